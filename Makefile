@@ -15,6 +15,8 @@ COMPAT_MODULE := test/compat
 
 # Packages whose tests run with the race detector in `make test`: the core.
 RACE := ./core/... ./sdk/... ./plugins/...
+# All packages: the SDK is a module of its own, which go.work builds with the rest.
+ALL := ./... ./sdk/...
 # A process with the race detector sleeps for a second before it exits, and tests
 # start hundreds that end: they need not.
 export GORACE ?= atexit_sleep_ms=0
@@ -41,14 +43,14 @@ demo: build ## start a dev agent, run a job, wait until it is healthy, show it (
 test: check-fmt vet build ## what CI runs: formatting, vet, build, every test, the core with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 25m $(RACE)
 	$(GO) test -timeout 25m ./cmd/... ./internal/... ./test/... ./bench/... ./examples/...
-	cd $(COMPAT_MODULE) && $(GO) test -timeout 10m ./...
+	cd $(COMPAT_MODULE) && GOWORK=off $(GO) test -timeout 10m ./...
 
 .PHONY: check
 check: check-fmt vet lint test clients cross ## everything CI runs, the linters, and the other platforms
 
 .PHONY: race
 race: ## every test with the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(ALL)
 
 .PHONY: e2e
 e2e: build ## black-box tests on the real binaries only
@@ -56,7 +58,7 @@ e2e: build ## black-box tests on the real binaries only
 
 .PHONY: hostile
 hostile: build ## inject faults, damage, pauses and hostile messages, DROVER_HOSTILE_ROUNDS (100) rounds each; `make test` runs a few
-	DROVER_HOSTILE_ROUNDS=$${DROVER_HOSTILE_ROUNDS:-100} $(GO) test -count=1 -timeout 90m -v -run Hostile ./core/... ./plugins/... ./test/hostile ./test/e2e
+	DROVER_HOSTILE_ROUNDS=$${DROVER_HOSTILE_ROUNDS:-100} $(GO) test -count=1 -timeout 90m -v -run Hostile ./core/... ./plugins/... ./test/hostile ./test/e2e/...
 
 .PHONY: docs
 docs: ## regenerate parts of docs/design from layers.txt, the packages' docs and the tables of states
@@ -78,7 +80,7 @@ compat: build ## compare our answers with the recorded answers of the reference 
 
 .PHONY: clients
 clients: build ## test third-party programs (Prometheus) with a live agent, in a separate module
-	cd $(COMPAT_MODULE)/prometheus && $(GO) test -count=1 -timeout 10m ./...
+	cd $(COMPAT_MODULE)/prometheus && GOWORK=off $(GO) test -count=1 -timeout 10m ./...
 
 .PHONY: clients-suite
 clients-suite: build ## run the tests of the reference's API client against bin/drover; test/compat/clients.reasons explains failures
@@ -100,9 +102,9 @@ dist: ## release archives for linux/amd64 and linux/arm64 under dist/
 
 .PHONY: lint
 lint: ## find dead code, and run golangci-lint if it is installed, otherwise the toolchain's checks
-	@dead=$$($(GO) run golang.org/x/tools/cmd/deadcode@v0.52.0 -test ./...) && { [ -z "$$dead" ] || { echo "$$dead"; exit 1; }; }
-	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; \
-	else echo "golangci-lint is not installed; running go vet and staticcheck"; $(GO) vet ./... && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...; fi
+	@dead=$$($(GO) run golang.org/x/tools/cmd/deadcode@v0.52.0 -test $(ALL)) && { [ -z "$$dead" ] || { echo "$$dead"; exit 1; }; }
+	@if command -v golangci-lint >/dev/null; then golangci-lint run $(ALL); \
+	else echo "golangci-lint is not installed; running go vet and staticcheck"; $(GO) vet $(ALL) && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 $(ALL); fi
 
 .PHONY: fmt
 fmt: ## format all Go files
@@ -114,7 +116,7 @@ check-fmt:
 
 .PHONY: vet
 vet:
-	$(GO) vet ./...
+	$(GO) vet $(ALL)
 
 .PHONY: proto
 proto: ## regenerate the code of sdk/proto
@@ -123,7 +125,7 @@ proto: ## regenerate the code of sdk/proto
 .PHONY: golden
 golden: ## regenerate the golden lists of linked modules and the released contracts (additions only)
 	$(GO) test ./internal/repotest -run TestLinkedModules -rewrite
-	$(GO) test ./sdk/internal/wirecompat -rewrite
+	$(GO) test ./sdk/wirecompat -rewrite
 
 .PHONY: clean
 clean: ## remove build outputs

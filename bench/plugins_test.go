@@ -92,7 +92,7 @@ type callee struct{ driver, plugin, binary, config string }
 func buildShellDriver(b *testing.B) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "driver-shell")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "../test/e2e/testdata/shellplugin").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "../test/e2e/harness/testdata/shellplugin").CombinedOutput(); err != nil {
 		b.Fatalf("build the shell driver: %v: %s", err, out)
 	}
 	return path
@@ -145,7 +145,7 @@ func (c callee) inspect(b *testing.B, h *pluginhost.Host) func() error {
 	if _, _, err := d.StartTask(b.Context(), task); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = d.DestroyTask(context.Background(), task.ID, true) })
+	b.Cleanup(func() { _ = d.DestroyTask(context.Background(), task.Ref(), true) })
 	return func() error {
 		_, err := d.InspectTask(b.Context(), task.ID)
 		return err

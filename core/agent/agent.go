@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/agent/allocs"
 	"github.com/drover-project/drover/core/agent/artifact"
+	"github.com/drover-project/drover/core/agent/cgroup"
 	"github.com/drover-project/drover/core/agent/collect"
 	"github.com/drover-project/drover/core/agent/cutoff"
 	"github.com/drover-project/drover/core/agent/fingerprint"
@@ -68,6 +70,11 @@ type Config struct {
 	PluginArgs map[string][]string
 	// PluginInstall lets operators install and remove plugins over the API.
 	PluginInstall bool
+	// PluginAccess is what the operator says about the rights of plugins, by the names
+	// of files, and Hidden are directories that restricted plugins cannot read, besides
+	// the node's own.
+	PluginAccess map[string]confine.Access
+	Hidden       []string
 	// PluginLimits limit the processes of plugins, by name; "*" applies to all others.
 	PluginLimits map[string]confine.Limits
 	// LogCollector is the command that reads the logs of plugins built for Nomad.
@@ -216,8 +223,10 @@ func (a *Agent) open(ctx context.Context) error {
 		a.host, err = pluginhost.New(pluginhost.Config{
 			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
 			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, Args: a.cfg.PluginArgs, LogCollector: a.cfg.LogCollector,
+			Confine: true, Access: a.cfg.PluginAccess, Hidden: append(slices.Clone(a.cfg.Hidden), a.cfg.DataDir, a.cfg.AllocDir),
 			ProcessLimits: a.cfg.PluginLimits, StatsInterval: a.cfg.StatsInterval,
 			Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
+			Host:     plugin.Host{Version: a.cfg.Fingerprint.Version, NodeID: a.nodeID, Region: a.cfg.Region},
 			Env:      []string{plugin.StateDirEnv + "=" + pluginStateDir(a.cfg.DataDir)},
 		})
 		if err != nil {
@@ -245,13 +254,15 @@ func (a *Agent) open(ctx context.Context) error {
 	if a.cfg.DynamicUserMax > 0 && os.Geteuid() != 0 {
 		return errdefs.FailedPreconditionf("client.users: an agent that does not run as root cannot run tasks as other users; run it as root, or leave the block out")
 	}
+	groups := cgroup.New(cgroup.Config{Owner: a.owner(), Cores: a.usableCores, Logger: a.cfg.Logger.Named("cgroup")})
+	run.Cgroups = groups
 	run.Users = alloc.NewUsers(a.cfg.DynamicUserMin, a.cfg.DynamicUserMax, userExists)
 	a.prepares(run)
 	a.allocs = allocs.New(allocs.Config{
 		Run: run, Updates: a.updates, Limited: func() { a.cutoff.Look() }, Garbage: func() { a.collector.Garbage() }, Parallel: a.cfg.ParallelStarts, Logger: a.cfg.Logger,
 	})
 	a.collector = collect.New(collect.Config{
-		Limits: a.cfg.GC, Root: a.cfg.AllocDir, Allocs: a.allocs, Drivers: a.plugins, EndAcknowledged: a.updates.EndAcknowledged, Logger: a.cfg.Logger,
+		Limits: a.cfg.GC, Root: a.cfg.AllocDir, Allocs: a.allocs, Drivers: a.plugins, Cgroups: groups, EndAcknowledged: a.updates.EndAcknowledged, Logger: a.cfg.Logger,
 	})
 	if a.cutoff, err = cutoff.New(ctx, cutoff.Config{Store: a.store, Allocs: a.allocs, Session: a.session.State, Logger: a.cfg.Logger}); err != nil {
 		return err

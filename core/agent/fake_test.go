@@ -182,14 +182,14 @@ func (d *fakeDriver) StopTask(_ context.Context, id string, _ time.Duration, _ s
 	return err
 }
 
-func (d *fakeDriver) DestroyTask(_ context.Context, id string, _ bool) error {
+func (d *fakeDriver) DestroyTask(_ context.Context, ref driver.TaskRef, _ bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if t := d.tasks[id]; t != nil && t.exit == nil {
+	if t := d.tasks[ref.ID]; t != nil && t.exit == nil {
 		t.exit = &driver.ExitResult{ExitCode: 137, Signal: 9}
 		close(t.ended)
 	}
-	delete(d.tasks, id)
+	delete(d.tasks, ref.ID)
 	return nil
 }
 

@@ -65,7 +65,7 @@ func times(n int) string {
 func pluginEvent(p *pluginhost.PluginStatus, failed int, now time.Time, what string, why error) *model.NodeEvent {
 	e := &model.NodeEvent{
 		Subsystem: subsystemPlugin, Timestamp: now.UTC(), Message: fmt.Sprintf("Plugin %q %s", p.Name, what),
-		Details: map[string]string{"plugin": p.Name, "version": p.Version, "state": string(p.State)},
+		Details: map[string]string{model.NodeEventPlugin: p.Name, "version": p.Version, "state": string(p.State)},
 	}
 	pid := p.PID
 	if why != nil {

@@ -32,7 +32,12 @@ const (
 // execAlloc runs a command, or an action of the job, in a task.
 func (s *Server) execAlloc(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := paramsOf(r)
-	req := &ExecRequest{AllocID: r.PathValue("id"), Task: p.get("task"), Action: p.get("action"), JobID: p.get("job")}
+	req := &ExecRequest{AllocID: r.PathValue("id"), Task: p.get("task"), Action: p.get("action"), JobID: p.get("job"), User: p.get("user"), Dir: p.get("dir")}
+	if env := p.get("env"); env != "" {
+		if err := json.Unmarshal([]byte(env), &req.Env); err != nil {
+			return nil, fail(http.StatusBadRequest, "failed to parse env, which is a JSON object of strings: "+err.Error())
+		}
+	}
 	if c := p.get("command"); c != "" {
 		if err := json.Unmarshal([]byte(c), &req.Cmd); err != nil {
 			return nil, fail(http.StatusBadRequest, "failed to parse command: "+err.Error())

@@ -177,7 +177,7 @@ var localRoutes = []row{
 	{put, "/v1/client/allocation/{id}/signal", "alloc-lifecycle", nothing, act((*Server).signalAlloc)},
 	{get, "/v1/client/allocation/{id}/gc", "submit-job", nothing, act((*Server).gcAlloc).changes()},
 	{put, "/v1/client/allocation/{id}/gc", "submit-job", nothing, act((*Server).gcAlloc)},
-	{get, "/v1/client/allocation/{id}/exec", "alloc-exec", "task action job command tty ws_handshake", act((*Server).execAlloc).changes()},
+	{get, "/v1/client/allocation/{id}/exec", "alloc-exec", "task action job command user dir env tty ws_handshake", act((*Server).execAlloc).changes()},
 	{get, "/v1/client/fs/ls/{id}", "read-fs", "path", act((*Server).listFiles)},
 	{get, "/v1/client/fs/stat/{id}", "read-fs", "path", act((*Server).statFile)},
 	{get, "/v1/client/fs/cat/{id}", "read-fs", "path", act((*Server).catFile)},

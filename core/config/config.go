@@ -11,15 +11,18 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -206,6 +209,8 @@ type Plugins map[string]Plugin
 type Plugin struct {
 	Args   []string       `json:"args,omitempty"`
 	Config map[string]any `json:"config,omitempty"`
+	// Access is what the plugin's process may do.
+	confine.Access
 }
 
 // Defaults returns the configuration before any file or flag is read.
@@ -304,6 +309,10 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.Telemetry.problems()...)
 	_, wrong := c.Client.PluginLimits()
 	problems = append(problems, wrong...)
+	for _, name := range slices.Sorted(maps.Keys(c.Plugins)) {
+		p := c.Plugins[name]
+		problems = append(problems, p.Problems(fmt.Sprintf("plugin %q", name))...)
+	}
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
 	}

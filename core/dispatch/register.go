@@ -65,7 +65,7 @@ const (
 
 // reported returns the newest events in a registration, with shortened texts.
 func reported(events []*model.NodeEvent) []*model.NodeEvent {
-	events = events[max(0, len(events)-model.MaxNodeEvents):]
+	events = model.NewestNodeEvents(events)
 	out := make([]*model.NodeEvent, 0, len(events))
 	for _, e := range events {
 		if e == nil {

@@ -24,6 +24,13 @@ type AgentPlugin struct {
 	// version that was tried does not run.
 	LastError    string
 	UpgradeError string
+	// Warnings says what of the plugin is left out, such as a name that another plugin
+	// serves.
+	Warnings []string `json:",omitempty"`
+	// DeviceGroups are the devices that its device plugins have found, and DeviceProblem
+	// is why there are none.
+	DeviceGroups  []*NodeDeviceResource `json:",omitempty"`
+	DeviceProblem string                `json:",omitempty"`
 	// Previous is the digest of the version to which a rollback returns.
 	Previous string
 	// Bad lists versions that failed. They are not tried again automatically.
@@ -31,11 +38,43 @@ type AgentPlugin struct {
 	// Work is the current operation on the plugin, or the last one since the agent
 	// started; nil if there was none.
 	Work *PluginWork
+	// Access is what the current or last process may do; nil before there was one.
+	Access *PluginAccess `json:",omitempty"`
+	// Stacks is the file on the node with the stacks that the process wrote when it
+	// received SIGQUIT.
+	Stacks string `json:",omitempty"`
+}
+
+// PluginAccess is what a plugin's process may do on its node. The keys of the plugin's
+// block in the agent's configuration change it.
+type PluginAccess struct {
+	Profile         string // driver, device or stats: the defaults
+	User            string // "" if the id has no name
+	UID             int
+	Groups          []string // of the profile or the configuration, that the machine has
+	Capabilities    []string // ["all"] means those of the agent
+	NoNewPrivileges bool
+	// Filesystem and Syscalls are "all" or "restricted". A restricted plugin does not
+	// see HiddenPaths, but for ReadPaths, and writes to WritePaths and Folder only.
+	Filesystem  string
+	HiddenPaths []string
+	ReadPaths   []string
+	WritePaths  []string
+	Syscalls    string
+	Network     bool
+	MemoryMB    int // 0 means no limit, also below
+	Pids        int
+	OpenFiles   int
+	StateMB     int
+	TLS         bool   // both sides of its connection prove who they are
+	Socket      string // "" if it listens on a port
+	Folder      string // its state folder and working directory
+	Lacking     []string
 }
 
 // PluginWork is the progress of an operation on a plugin.
 type PluginWork struct {
-	Action string // install, rollback, reload; "follow" for a file that was replaced in plugin_dir
+	Action string // install (the first time), upgrade, rollback, reload; "follow" for a file that was replaced in plugin_dir
 	// Step is the current step of the operation, or the step in which it ended:
 	// fetching, verifying, starting, recovering, probing, switching.
 	Step string
@@ -51,4 +90,5 @@ type PluginWork struct {
 type BadPluginVersion struct {
 	Digest string
 	Why    string
+	At     time.Time // when it failed; zero if it was recorded before times were
 }

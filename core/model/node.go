@@ -3,7 +3,10 @@
 
 package model
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Node statuses.
 const (
@@ -137,6 +140,40 @@ type DrainMetadata struct {
 
 // MaxNodeEvents is the number of newest events that are kept per node.
 const MaxNodeEvents = 10
+
+// maxPluginEvents is the number of events of one plugin that may push out events of
+// others.
+const maxPluginEvents = 3
+
+// NewestNodeEvents returns the events that are kept of a node, oldest first. If there
+// are too many, the oldest event of a plugin that has more than a few goes first, so that
+// a plugin that fails again and again does not push out what else has happened.
+func NewestNodeEvents(events []*NodeEvent) []*NodeEvent {
+	if len(events) <= MaxNodeEvents {
+		return events
+	}
+	events = slices.Clone(events)
+	for len(events) > MaxNodeEvents {
+		byPlugin := map[string]int{}
+		for _, e := range events {
+			byPlugin[e.plugin()]++
+		}
+		byPlugin[""] = 0 // events that concern no plugin
+		oldest := max(0, slices.IndexFunc(events, func(e *NodeEvent) bool { return byPlugin[e.plugin()] > maxPluginEvents }))
+		events = slices.Delete(events, oldest, oldest+1)
+	}
+	return events
+}
+
+// NodeEventPlugin is the key of NodeEvent.Details for the plugin that an event concerns.
+const NodeEventPlugin = "plugin"
+
+func (e *NodeEvent) plugin() string {
+	if e == nil {
+		return ""
+	}
+	return e.Details[NodeEventPlugin]
+}
 
 // NodeEvent is an event of a node.
 type NodeEvent struct {

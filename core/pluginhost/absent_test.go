@@ -152,7 +152,7 @@ func TestADriverThatIsStartedOnDemandRestsWhileItHasNoTasks(t *testing.T) {
 	if st := only(t, h); st.PID != pid || st.Restarts != 0 {
 		t.Fatalf("with a task it is %+v, was pid %d", st, pid)
 	}
-	if err := d.DestroyTask(t.Context(), "t1", true); err != nil {
+	if err := d.DestroyTask(t.Context(), driver.TaskRef{ID: "t1"}, true); err != nil {
 		t.Fatal(err)
 	}
 	await(t, h, "its rest after the task", resting)

@@ -224,7 +224,7 @@ func TestAPluginThatTakesAnothersDriverNameAfterARestartIsRefused(t *testing.T) 
 	}
 	eventually(t, "it is refused", func() bool {
 		why := pluginOf(t, h, "usurps").LastError
-		return errdefs.IsAlreadyExists(why) && strings.Contains(why.Error(), `serves driver "shell", which plugin "good" serves already`)
+		return errdefs.IsAlreadyExists(why) && strings.Contains(why.Error(), `driver "shell" is served by plugin "good" already`)
 	})
 	if p := printOf(h, "shell"); p.Plugin != "good" || p.Health != driver.HealthHealthy {
 		t.Errorf("the name is now %+v", p)
@@ -274,7 +274,7 @@ func TestAKillDuringACallIsUnavailableAndTheNextCallWorks(t *testing.T) {
 		"inspect": func(ctx context.Context) error { _, err := d.InspectTask(ctx, "t"); return err },
 		"signal":  func(ctx context.Context) error { return d.SignalTask(ctx, "t", "SIGCONT") },
 		"stop":    func(ctx context.Context) error { return d.StopTask(ctx, "t", time.Minute, "SIGTERM") },
-		"destroy": func(ctx context.Context) error { return d.DestroyTask(ctx, "t", true) },
+		"destroy": func(ctx context.Context) error { return d.DestroyTask(ctx, driver.TaskRef{ID: "t"}, true) },
 		"exec": func(ctx context.Context) error {
 			_, err := d.ExecTask(ctx, "t", driver.ExecOptions{Command: []string{"true"}}, driver.ExecStream{})
 			return err

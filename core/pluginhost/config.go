@@ -13,6 +13,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/core/pluginhost/supervise"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // Config configures a Host. Zero durations and counts mean the defaults.
@@ -30,6 +31,8 @@ type Config struct {
 	// Env is passed to plugins in addition to the variables that all get (see
 	// baseEnv), as "NAME=value".
 	Env []string
+	// Host is how the host introduces itself to plugins. New sets its Features.
+	Host plugin.Host
 	// LogCollector is the command that reads the logs of plugins built for Nomad; the
 	// socket's directory is appended as its last argument. Without it such plugins
 	// cannot start tasks with logs.
@@ -42,8 +45,15 @@ type Config struct {
 	// StatsInterval is the interval at which collectors measure while there is a
 	// consumer; default 1 s.
 	StatsInterval time.Duration
-	// ProcessLimits limit each plugin's processes, by the name of its file; "*"
-	// applies to all others. Pids 0 means DefaultPids, -1 no limit.
+	// Confine gives each plugin the rights of its kind only, changed by Access, by the
+	// name of its file; otherwise plugins have the rights of the agent. Hidden are
+	// directories, such as that of the agent's state, that restricted plugins cannot
+	// read.
+	Confine bool
+	Access  map[string]confine.Access
+	Hidden  []string
+	// ProcessLimits change the limits of each plugin's processes, by the name of its
+	// file; "*" applies to all others. 0 means the default, and Pids -1 no limit.
 	ProcessLimits map[string]confine.Limits
 	// Disabled are plugin names (their file names) that are not launched.
 	Disabled []string

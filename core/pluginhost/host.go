@@ -104,9 +104,10 @@ func New(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plugin host: %w", err)
 	}
+	cfg.Host.Features = kinds.Features()
 	launcher, err := process.NewLauncher(process.Config{
-		StateDir: stateDir, Store: cfg.Store, Logger: cfg.Logger, Env: cfg.Env, Args: cfg.Args,
-		Limits: cfg.ProcessLimits, StartTimeout: cfg.StartTimeout,
+		StateDir: stateDir, Store: cfg.Store, Logger: cfg.Logger, Env: cfg.Env, Args: cfg.Args, Host: cfg.Host,
+		Limits: cfg.ProcessLimits, StartTimeout: cfg.StartTimeout, Confine: cfg.Confine, Access: cfg.Access, Hidden: cfg.Hidden,
 	})
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func New(cfg Config) (*Host, error) {
 	logs := &fifos{client: logpipe.NewClient(launcher.SocketDir(), logCommand(cfg.LogCollector, launcher.SocketDir()))}
 	h.kinds = kinds.New(kinds.Config{
 		Logger: cfg.Logger, Limits: cfg.Limits, Nomad: driver.NomadHost{Logs: logs, Topology: cfg.Topology}, StatsInterval: cfg.StatsInterval,
-		Demand: h.demand, Answering: h.changed.raise, Recovered: h.works.Recovered, Mark: launcher.Mark(),
+		Demand: h.demand, Answering: h.changed.raise, Recovered: h.works.Recovered, Owner: h.owner, Mark: launcher.Mark(), Started: launcher.FreeTasks,
 	})
 	h.shared = &supervise.Shared{
 		Logger: cfg.Logger, Launcher: h.launcher, Kinds: h.kinds, Catalog: h.catalog, Dir: h.dir, Versions: h.versions, Works: h.works,

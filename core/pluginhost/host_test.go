@@ -161,7 +161,7 @@ func startTask(t *testing.T, d driver.Driver, id, script string) *driver.Handle 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.DestroyTask(context.Background(), id, true) })
+	t.Cleanup(func() { _ = d.DestroyTask(context.Background(), driver.TaskRef{ID: id}, true) })
 	return handle
 }
 

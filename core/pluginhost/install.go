@@ -43,13 +43,21 @@ func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (Plug
 	if st, ok := h.runs(r); ok && r.Digest != "" {
 		return st, nil
 	}
-	end := h.works.Begin(r.Name, "install")
+	end := h.works.Begin(r.Name, h.actionOn(r.Name))
 	err = h.install(ctx, r, body)
 	end(err)
 	if err != nil {
 		return PluginStatus{}, err
 	}
 	return h.one(r.Name)
+}
+
+// actionOn says what an installation does to a plugin.
+func (h *Host) actionOn(name string) string {
+	if h.catalog.Get(name).Running == "" {
+		return install.ActionInstall
+	}
+	return install.ActionUpgrade
 }
 
 // InstallDetached starts the operation of InstallFrom and returns once it can continue
@@ -63,7 +71,7 @@ func (h *Host) InstallDetached(ctx context.Context, r Release, body io.Reader) e
 	if err != nil {
 		return err
 	}
-	end := h.works.Begin(r.Name, "install")
+	end := h.works.Begin(r.Name, h.actionOn(r.Name))
 	if body != nil {
 		if _, r.Digest, err = h.versions.Obtain(ctx, r, body); err != nil {
 			end(err)

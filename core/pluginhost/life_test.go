@@ -87,7 +87,7 @@ func TestARemovedFilesPluginEndsWithItsLastTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is withdrawn", func() bool { return status(h, "versioned").State == pluginhost.StateRemoved })
-	if err := d.DestroyTask(t.Context(), "t1", false); err != nil {
+	if err := d.DestroyTask(t.Context(), driver.TaskRef{ID: "t1"}, false); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it is forgotten", func() bool { return len(h.Status()) == 0 })
@@ -212,7 +212,7 @@ func TestADisabledPluginKeepsItsTasksTakesNoneAndStaysDisabled(t *testing.T) {
 		t.Errorf("fingerprints %+v", prints)
 	}
 	for _, id := range []string{"held-0", "held-1"} {
-		if err := d.DestroyTask(t.Context(), id, true); err != nil {
+		if err := d.DestroyTask(t.Context(), driver.TaskRef{ID: id}, true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -67,7 +67,7 @@ func pluginProcesses(t *testing.T, stateDir string) (pids []int) {
 	for _, dir := range all {
 		env, _ := os.ReadFile(filepath.Join(dir, "environ")) // it may have ended
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if bytes.Contains(env, []byte("PLUGIN_UNIX_SOCKET_DIR="+stateDir)) && bytes.Count(args, []byte{0}) == 1 {
+		if bytes.Contains(env, []byte("DROVER_PLUGIN_STATE_DIR="+stateDir)) && bytes.Count(args, []byte{0}) == 1 {
 			pid, err := strconv.Atoi(filepath.Base(dir))
 			if err != nil {
 				t.Fatal(err)
@@ -137,7 +137,7 @@ func TestAnAgentThatIsKilledInAnUpgradeLeavesOneWholeVersion(t *testing.T) {
 		if _, err := h.Install(t.Context(), pluginhost.Release{Name: "versioned", Source: a}); err != nil {
 			t.Fatalf("round %d: an upgrade afterwards: %v", round, err)
 		}
-		_ = d.DestroyTask(t.Context(), "t", true) // of the test
+		_ = d.DestroyTask(t.Context(), driver.TaskRef{ID: "t"}, true) // of the test
 		h.Close(false)
 	}
 }

@@ -12,9 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
@@ -75,7 +78,7 @@ func helloTask(t *testing.T, d driver.Driver, id, script string) (*driver.Handle
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.DestroyTask(context.Background(), id, true) })
+	t.Cleanup(func() { _ = d.DestroyTask(context.Background(), driver.TaskRef{ID: id}, true) })
 	return handle, logs
 }
 
@@ -106,7 +109,7 @@ func TestAPluginBuiltForNomadServesItsDriver(t *testing.T) {
 		t.Fatalf("result %+v, %v", r, err)
 	}
 	eventually(t, "its output is in its logs", func() bool { return logHas(logs.StdoutPath, "hi a b\n")() && logHas(logs.StderrPath, "oh\n")() })
-	if err := d.DestroyTask(t.Context(), "t1", false); err != nil {
+	if err := d.DestroyTask(t.Context(), driver.TaskRef{ID: "t1"}, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.InspectTask(t.Context(), "t1"); !errdefs.IsNotFound(err) {
@@ -196,7 +199,51 @@ func TestTasksOfAPluginBuiltForNomadOutliveItAndTheAgent(t *testing.T) {
 	if err := d.StopTask(t.Context(), "t1", time.Second, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.DestroyTask(t.Context(), "t1", false); err != nil {
+	if err := d.DestroyTask(t.Context(), driver.TaskRef{ID: "t1"}, false); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestThatADeviceIsNotThereIsLoggedOnceAndShown(t *testing.T) {
+	cfg := config(t)
+	if err := os.Symlink(nomadBinary, filepath.Join(cfg.Dir, "nomad-device-absent")); err != nil {
+		t.Fatal(err)
+	}
+	cfg.AbsentInterval = 50 * time.Millisecond
+	log := &lockedBuffer{}
+	cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})
+	h := start(t, cfg)
+	looks, pid := 0, 0
+	eventually(t, "several processes have looked", func() bool {
+		if now := only(t, h).PID; now != 0 && now != pid {
+			looks, pid = looks+1, now
+		}
+		return looks >= 4
+	})
+	eventually(t, "it is in the log", func() bool { return strings.Contains(log.String(), "no abacus on this machine") })
+	if n := strings.Count(log.String(), "no abacus on this machine"); n != 1 {
+		t.Errorf("%d processes wrote it %d times:\n%s", looks, n, log.String())
+	}
+	prints, _ := h.Devices()
+	if len(prints) != 1 || prints[0].Problem != "the plugin found no device" {
+		t.Errorf("fingerprints %+v", prints)
+	}
+}
+
+// lockedBuffer is a log that is written and read at the same time.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }

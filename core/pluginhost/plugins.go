@@ -14,9 +14,26 @@ import (
 
 // add makes a plugin and begins to run it; h.mu is held.
 func (h *Host) add(f process.File, m supervise.Mode, firstDone func()) *supervise.Plugin {
+	if firstDone != nil {
+		h.kinds.Expect(f.Name)
+		told := firstDone
+		firstDone = func() { h.kinds.Settled(f.Name); told() }
+	}
 	s := supervise.Start(h.run, h.shared, f, m, firstDone)
 	h.plugins[f.Name] = s
 	return s
+}
+
+// owner returns the plugin that served a name last, if it may serve it again.
+func (h *Host) owner(id string) string {
+	name := h.catalog.OwnerOf(id)
+	h.mu.Lock()
+	s := h.plugins[name]
+	h.mu.Unlock()
+	if s == nil || s.Mode() == supervise.Disabled {
+		return ""
+	}
+	return name
 }
 
 // bootMode returns the mode that the previous agent stored for a file.

@@ -104,7 +104,7 @@ func holds(t *testing.T, d driver.Driver, n int) (check func()) {
 		waits.Wait()
 		var ends sync.WaitGroup
 		for id := range pids {
-			ends.Go(func() { _ = d.DestroyTask(context.Background(), id, true) })
+			ends.Go(func() { _ = d.DestroyTask(context.Background(), driver.TaskRef{ID: id}, true) })
 		}
 		ends.Wait()
 	})
@@ -220,7 +220,7 @@ func TestAVersionThatDoesNotWorkLeavesTheOldOneAndItsTasksAlone(t *testing.T) {
 			cfg := quick(t)
 			switch fault { // only these take all of their time
 			case "hangs":
-				cfg.StartTimeout = 5 * time.Second
+				cfg.StartTimeout = 20 * time.Second
 			case "stalls":
 				cfg.UpgradeTimeout = 10 * time.Second
 			}

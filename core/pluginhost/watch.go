@@ -5,6 +5,8 @@ package pluginhost
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -120,7 +122,7 @@ func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
 			delete(w.seen, name)
 		}
 	}
-	for name := range names {
+	for _, name := range slices.Sorted(maps.Keys(names)) { // so that of several new plugins the first is started first
 		f, isThere := there[name]
 		id := ""
 		if isThere {

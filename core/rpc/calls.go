@@ -114,6 +114,11 @@ type ExecRequest struct {
 	JobID   string
 	Tty     bool
 	Cmd     []string
+	// User, Dir and Env replace the user, the directory and variables of the task for the
+	// command. Drivers without the capability refuse them.
+	User string            `json:",omitempty"`
+	Dir  string            `json:",omitempty"`
+	Env  map[string]string `json:",omitempty"`
 }
 
 // Actions of a PluginRequest.

@@ -5,12 +5,43 @@ package state_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
 )
+
+func TestAPluginThatFlapsDoesNotPushOutOtherEvents(t *testing.T) {
+	s := state.New()
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	registers := func(events ...*model.NodeEvent) {
+		update(t, s, func(tx *state.Tx) error {
+			tx.RegisterNode(&model.Node{ID: "n1", Status: model.NodeStatusReady, StatusUpdatedAt: at.Unix(), Events: events})
+			return nil
+		})
+	}
+	for i := range 100 {
+		e := &model.NodeEvent{Subsystem: "Plugin", Message: fmt.Sprintf("failure %d", i), Timestamp: at.Add(time.Duration(i) * time.Second), Details: map[string]string{model.NodeEventPlugin: "flaps"}}
+		if i%20 == 5 {
+			e.Message, e.Details[model.NodeEventPlugin] = fmt.Sprintf("other %d", i), "other"
+		}
+		registers(e)
+	}
+	var got []string
+	for _, e := range s.View().NodeByID("n1").Events {
+		got = append(got, e.Message)
+	}
+	if len(got) != model.MaxNodeEvents || got[0] != "Node registered" || got[len(got)-1] != "failure 99" {
+		t.Fatalf("events %q", got)
+	}
+	for _, want := range []string{"other 45", "other 65", "other 85"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q was pushed out of %q", want, got)
+		}
+	}
+}
 
 func TestEventsThatANodeReportsAreAddedOnceAndTheNewestStay(t *testing.T) {
 	s := state.New()

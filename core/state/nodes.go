@@ -14,8 +14,6 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-const maxNodeEvents = model.MaxNodeEvents
-
 // TableNodes is the name of the table of nodes.
 const TableNodes = "nodes"
 
@@ -139,9 +137,7 @@ func (tx *Tx) addEvent(n *model.Node, e *model.NodeEvent) {
 	c := *e
 	c.CreateIndex = tx.index
 	n.Events = append(slices.Clip(n.Events), &c)
-	if over := len(n.Events) - maxNodeEvents; over > 0 {
-		n.Events = n.Events[over:]
-	}
+	n.Events = model.NewestNodeEvents(n.Events)
 }
 
 // editNode replaces a node by an edited copy and adds an event.

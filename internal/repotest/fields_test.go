@@ -4,6 +4,7 @@
 package repotest_test
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -160,9 +161,12 @@ func TestEveryFieldOfADraftReachesTheJob(t *testing.T) {
 // checking reports whether a reader only validates values, or only shows the agent's
 // configuration to clients. Neither counts as acting on a key.
 func checking(r reader) bool {
-	return r.pkg == "core/config" && (r.fun == "Finish" || r.fun == "durations" || strings.HasSuffix(strings.ToLower(r.fun), "problems")) ||
+	return (r.pkg == "core/config" || r.pkg == accessPackage) && (r.fun == "Finish" || r.fun == "durations" || strings.HasSuffix(strings.ToLower(r.fun), "problems")) ||
 		r.pkg == "cmd/drover/daemon" && r.file == "self.go"
 }
+
+// accessPackage is the package with the keys of the rights of plugins.
+const accessPackage = "core/pluginhost/confine"
 
 // TestEveryKeyOfTheAgentIsActedOnOrNamed walks the types of the configuration: each
 // key is either read by code that acts on it, or causes a warning in core/config,
@@ -172,6 +176,11 @@ func TestEveryKeyOfTheAgentIsActedOnOrNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	access, err := fieldReaders(accessPackage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(readers, access)
 	unused := config.Unused()
 	var walk func(typ reflect.Type, prefix string)
 	walk = func(typ reflect.Type, prefix string) {
@@ -184,6 +193,10 @@ func TestEveryKeyOfTheAgentIsActedOnOrNamed(t *testing.T) {
 			key, inner := prefix+tag, f.Type
 			for inner.Kind() == reflect.Map || inner.Kind() == reflect.Pointer {
 				inner = inner.Elem()
+			}
+			if f.Anonymous {
+				walk(inner, prefix)
+				continue
 			}
 			if inner.Kind() == reflect.Struct {
 				walk(inner, key+".")

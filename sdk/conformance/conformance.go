@@ -151,13 +151,15 @@ func (t *T) Cleanup(f func()) {
 	t.cleanups = append(t.cleanups, f)
 }
 
-// TempDir returns a new directory, which is removed when the check has ended.
+// TempDir returns a new directory, which is removed when the check has ended, with the
+// processes that have it in their environment: a driver with a defect leaves some.
 func (t *T) TempDir() string {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {
 		t.Fatalf("make a temporary directory: %v", err)
 	}
 	t.Cleanup(func() {
+		EndProcesses(dir)
 		err := os.RemoveAll(dir)
 		for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = os.RemoveAll(dir) {
 			time.Sleep(50 * time.Millisecond) // the last lines of a log may not have arrived yet

@@ -15,8 +15,6 @@ import (
 	"google.golang.org/grpc"
 
 	pluginv1 "github.com/drover-project/drover/sdk/internal/pb/plugin/v1"
-
-	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // ProtocolVersion is the version of the handshake and of the Plugin service, which are
@@ -52,15 +50,19 @@ func (k Kind) String() string { return fmt.Sprintf("%s v%d", k.Name, k.Version) 
 type Service struct {
 	Kind     Kind
 	Register func(grpc.ServiceRegistrar)
+	// Guests are the plugins of the service that want to know the host.
+	Guests []HostAware
 }
 
 // infoServer implements the Plugin service.
 type infoServer struct {
 	pluginv1.UnimplementedPluginServer
-	info Info
+	info   Info
+	guests guests
 }
 
-func (s *infoServer) Info(context.Context, *pluginv1.InfoRequest) (*pluginv1.InfoResponse, error) {
+func (s *infoServer) Info(_ context.Context, req *pluginv1.InfoRequest) (*pluginv1.InfoResponse, error) {
+	s.guests.introduce(req.GetHost())
 	out := &pluginv1.InfoResponse{Name: s.info.Name, Version: s.info.Version}
 	for _, k := range s.info.Kinds {
 		out.Kinds = append(out.Kinds, &pluginv1.Kind{Name: k.Name, Version: uint32(k.Version)})
@@ -72,25 +74,14 @@ func (s *infoServer) Info(context.Context, *pluginv1.InfoRequest) (*pluginv1.Inf
 // does this for a process; tests use it for servers of their own.
 func Register(s grpc.ServiceRegistrar, info Info, services ...Service) {
 	info.Kinds = nil
+	server := &infoServer{}
 	for _, svc := range services {
 		info.Kinds = append(info.Kinds, svc.Kind)
 		svc.Register(s)
+		server.guests.all = append(server.guests.all, svc.Guests...)
 	}
-	pluginv1.RegisterPluginServer(s, &infoServer{info: info})
-}
-
-// Ask returns the Info of the plugin at the other end of conn. The plugin does no work
-// for the answer, so hosts also use it as a liveness check.
-func Ask(ctx context.Context, conn grpc.ClientConnInterface) (Info, error) {
-	resp, err := pluginv1.NewPluginClient(conn).Info(ctx, &pluginv1.InfoRequest{})
-	if err != nil {
-		return Info{}, errdefs.FromGRPC(err)
-	}
-	info := Info{Name: resp.GetName(), Version: resp.GetVersion()}
-	for _, k := range resp.GetKinds() {
-		info.Kinds = append(info.Kinds, Kind{Name: k.GetName(), Version: int(k.GetVersion())})
-	}
-	return info, nil
+	server.info = info
+	pluginv1.RegisterPluginServer(s, server)
 }
 
 // ShutdownGrace is how long the host waits for a plugin that it asked to end before it

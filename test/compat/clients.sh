@@ -19,6 +19,7 @@ end() {
 }
 trap end EXIT
 
+export GOWORK=off # modules of their own
 cd "$here"
 go mod download "$module" || { echo "the module $module is not to be had: nothing was tried"; exit 0; }
 cp -r "$(go list -m -f '{{.Dir}}' "$module")" "$work/api"

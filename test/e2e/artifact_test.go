@@ -10,26 +10,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
-
-// buildFetcher builds drover-artifact into the agent's directory.
-func buildFetcher(t *testing.T) {
-	t.Helper()
-	cmd := exec.Command("go", "build", "-o", filepath.Join(bin, "drover-artifact"), "../../cmd/drover-artifact")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build drover-artifact: %v\n%s", err, out)
-	}
-}
 
 // archive returns a .tar.gz with one script.
 func archive(t *testing.T, name, script string) []byte {
@@ -53,7 +41,7 @@ func archive(t *testing.T, name, script string) []byte {
 
 func TestArtifactsAreFetchedOnceAndOneThatHangsBlocksNobody(t *testing.T) {
 	a := newAgent(t)
-	buildFetcher(t)
+	harness.BuildFetcher(t)
 	a.start()
 	body := archive(t, "run.sh", "echo $$ > $NOMAD_TASK_DIR/pid; exec sleep 600")
 	var fetched atomic.Int32
@@ -74,30 +62,30 @@ func TestArtifactsAreFetchedOnceAndOneThatHangsBlocksNobody(t *testing.T) {
 	with := func(id, file string) string {
 		return job(id, "service", part("t", "exec /bin/sh local/run.sh", fmt.Sprintf("artifact { source = %q }", web.URL+file)))
 	}
-	a.run(with("hung", "/endless"))
-	a.await("hung", model.AllocClientStatusPending, 1)
-	a.run(with("good", "/run.tgz"))
-	running := a.await("good", model.AllocClientStatusRunning, 1)
-	before := a.pids(running)
+	a.Run(with("hung", "/endless"))
+	a.Await("hung", model.AllocClientStatusPending, 1)
+	a.Run(with("good", "/run.tgz"))
+	running := a.Await("good", model.AllocClientStatusRunning, 1)
+	before := a.PIDs(running)
 	got := fetched.Load()
-	a.kill()
+	a.Kill()
 	a.start()
-	if now := a.pids(a.await("good", model.AllocClientStatusRunning, 1)); fmt.Sprint(now) != fmt.Sprint(before) || fetched.Load() != got {
+	if now := a.PIDs(a.Await("good", model.AllocClientStatusRunning, 1)); fmt.Sprint(now) != fmt.Sprint(before) || fetched.Load() != got {
 		t.Errorf("pids before %v, after %v; fetched %d times, then %d", before, now, got, fetched.Load())
 	}
-	a.eventually(10*time.Second, "the node takes a restart", func() bool { // the node's session starts after the API
-		return a.RestartAllocation(a.ctx(), running[0].ID, "", false) == nil
+	a.Eventually(10*time.Second, "the node takes a restart", func() bool { // the node's session starts after the API
+		return a.RestartAllocation(a.Context(), running[0].ID, "", false) == nil
 	})
-	a.eventually(20*time.Second, "the task runs again", func() bool {
-		x := a.allocs("good", model.AllocClientStatusRunning)
+	a.Eventually(20*time.Second, "the task runs again", func() bool {
+		x := a.Allocs("good", model.AllocClientStatusRunning)
 		return len(x) == 1 && x[0].TaskStates["t"].Restarts == 1 && x[0].TaskStates["t"].State == model.TaskStateRunning
 	})
 	if fetched.Load() != got {
 		t.Errorf("the restart fetched again: %d times, then %d", got, fetched.Load())
 	}
-	a.await("hung", model.AllocClientStatusPending, 1)
-	a.must("job", "stop", "-detach", "hung")
-	for _, x := range a.await("hung", model.AllocClientStatusComplete, 1) {
+	a.Await("hung", model.AllocClientStatusPending, 1)
+	a.Must("job", "stop", "-detach", "hung")
+	for _, x := range a.Await("hung", model.AllocClientStatusComplete, 1) {
 		var events []string
 		for _, e := range x.TaskStates["t"].Events {
 			events = append(events, e.DisplayMessage)
@@ -106,5 +94,5 @@ func TestArtifactsAreFetchedOnceAndOneThatHangsBlocksNobody(t *testing.T) {
 			t.Errorf("events: %s", s)
 		}
 	}
-	a.eventually(10*time.Second, "no fetch is left", func() bool { return len(a.processes("drover-artifact")) == 0 })
+	a.Eventually(10*time.Second, "no fetch is left", func() bool { return len(a.Processes("drover-artifact")) == 0 })
 }

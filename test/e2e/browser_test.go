@@ -91,23 +91,23 @@ func TestAWebPageInABrowserCannotActOnALoopbackAgent(t *testing.T) {
 	}
 	mu.Unlock()
 
-	said := browse(t, page(a.addr))
+	said := browse(t, page(a.Addr))
 	for _, word := range []string{"not-put", "not-read", "silent"} {
 		if !strings.Contains(said, word) {
 			t.Errorf("%q is not in what the page saw: %s", word, said[strings.Index(said, "<pre"):])
 		}
 	}
-	if jobs, _, err := a.Jobs(a.ctx(), nil); err != nil || len(jobs) != 0 {
+	if jobs, _, err := a.Jobs(a.Context(), nil); err != nil || len(jobs) != 0 {
 		t.Errorf("a web page registered %v, %v", jobs, err)
 	}
 
 	// A host name that was rebound to the agent's address can read nothing; the address
 	// itself can.
-	rebound := "http://rebound.example:" + a.addr[strings.LastIndex(a.addr, ":")+1:]
+	rebound := "http://rebound.example:" + a.Addr[strings.LastIndex(a.Addr, ":")+1:]
 	if text := browse(t, rebound+"/v1/nodes"); !strings.Contains(text, "http_allowed_hosts") {
 		t.Errorf("by a foreign name: %s", text)
 	}
-	if text := browse(t, a.addr+"/v1/nodes"); !strings.Contains(text, "NodeClass") {
+	if text := browse(t, a.Addr+"/v1/nodes"); !strings.Contains(text, "NodeClass") {
 		t.Errorf("by its address: %s", text)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testing.T) {
@@ -18,7 +19,7 @@ func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testi
 	a := m.nodes["a"] // everything goes through a node, including uploads
 	register := func(version string, more ...string) (string, int) {
 		args := append([]string{"plugin", "register", "-max-parallel", "1", "-min-healthy-time", "100ms", "-healthy-deadline", "2m"}, more...)
-		return a.cliWithin(5*time.Minute, append(args, "driver-shell", shellPlugin(t, version))...)
+		return a.CLIWithin(5*time.Minute, append(args, "driver-shell", harness.ShellPlugin(t, version))...)
 	}
 	if out, code := register("1.0.0", "-version", "1.0.0"); code != 0 || !strings.Contains(out, "is complete: 3 done") {
 		t.Fatalf("the first version: exit code %d\n%s", code, out)
@@ -33,7 +34,7 @@ func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testi
 	if out, code := register("broken"); code != 1 || !strings.Contains(out, "this version is broken") {
 		t.Fatalf("a broken version: exit code %d\n%s", code, out)
 	}
-	nodes, _, err := a.RegistryPluginNodes(a.ctx(), "driver-shell", nil)
+	nodes, _, err := a.RegistryPluginNodes(a.Context(), "driver-shell", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,13 +56,13 @@ func TestARegistryRollsAPluginOutOverMachinesOneByOneAndStopsAtAFailure(t *testi
 // b=1.0.0".
 func (m *machines) versions(plugin string) string {
 	m.t.Helper()
-	list, _, err := m.server.Nodes(m.server.ctx(), nil)
+	list, _, err := m.server.Nodes(m.server.Context(), nil)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	var out []string
 	for _, stub := range list {
-		n, _, err := m.server.Node(m.server.ctx(), stub.ID, nil)
+		n, _, err := m.server.Node(m.server.Context(), stub.ID, nil)
 		if err != nil {
 			m.t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // everyRoute sends the same requests to the server, the node of an alloc, and
@@ -26,7 +27,7 @@ func (m *machines) everyRoute(t *testing.T, x *model.AllocListStub) {
 	}
 	node, alloc := "node_id="+x.NodeID, x.ID
 	get := func(a *agent, path string) string {
-		code, body := a.get(path)
+		code, body := a.HTTPGet(path)
 		return fmt.Sprintf("%d %s", code, body)
 	}
 	for path, says := range map[string]string{ // routes whose answer does not change
@@ -44,7 +45,7 @@ func (m *machines) everyRoute(t *testing.T, x *model.AllocListStub) {
 		"/v1/agent/plugins?" + node:                                            `200 [{"Name":"driver-exec"`,
 		"/v1/agent/plugin/driver-exec?" + node:                                 `200 {"Name":"driver-exec"`,
 		"/v1/agent/plugin/none?" + node:                                        "404 ",
-		"/v1/agent/pprof/cmdline?" + node:                                      "200 " + filepath.Join(bin, "drover"),
+		"/v1/agent/pprof/cmdline?" + node:                                      "200 " + filepath.Join(harness.Bin(), "drover"),
 		"/v1/agent/pprof/none?" + node:                                         "404 ",
 		"/v1/agent/monitor/export?on_disk=true&" + node:                        "500 this agent writes no log file",
 		"/v1/agent/monitor?log_level=loud&" + node:                             "400 Unknown log level",
@@ -79,36 +80,36 @@ func (m *machines) liveRoutes(t *testing.T, x *model.AllocListStub, asked map[st
 			"/v1/client/gc?" + node:                     "",
 			"/v1/agent/health?type=client":              "",
 		} {
-			m.server.eventually(15*time.Second, path+" answered by "+name, func() bool { // metrics appear only while they are requested
-				code, body := a.get(path)
+			m.server.Eventually(15*time.Second, path+" answered by "+name, func() bool { // metrics appear only while they are requested
+				code, body := a.HTTPGet(path)
 				return (code == 200 || a == m.server && strings.HasPrefix(path, "/v1/agent/health")) && strings.Contains(body, says)
 			})
 		}
-		if out := a.must("node", "meta", "apply", "-node-id", x.NodeID, "asked="+strings.ReplaceAll(name, " ", "-")); !strings.Contains(a.must("node", "meta", "read", "-node-id", x.NodeID), strings.ReplaceAll(name, " ", "-")) {
+		if out := a.Must("node", "meta", "apply", "-node-id", x.NodeID, "asked="+strings.ReplaceAll(name, " ", "-")); !strings.Contains(a.Must("node", "meta", "read", "-node-id", x.NodeID), strings.ReplaceAll(name, " ", "-")) {
 			t.Errorf("metadata by %s: %s", name, out)
 		}
-		if out := a.must("node", "status", "-stats", "-verbose", x.NodeID); !strings.Contains(out, "driver-exec") || strings.Contains(out, "retrieve stats") {
+		if out := a.Must("node", "status", "-stats", "-verbose", x.NodeID); !strings.Contains(out, "driver-exec") || strings.Contains(out, "retrieve stats") {
 			t.Errorf("node status by %s: %s", name, out)
 		}
-		if out := a.must("alloc", "status", "-stats", x.ID); strings.Contains(out, "retrieve stats") {
+		if out := a.Must("alloc", "status", "-stats", x.ID); strings.Contains(out, "retrieve stats") {
 			t.Errorf("alloc status by %s: %s", name, out)
 		}
 		m.monitors(t, name, a, x)
 	}
 	a := asked["another node"]
-	a.must("alloc", "restart", x.ID, "t")
-	m.server.eventually(15*time.Second, "the task was restarted", func() bool {
-		y, _, err := a.Allocation(a.ctx(), x.ID, nil)
+	a.Must("alloc", "restart", x.ID, "t")
+	m.server.Eventually(15*time.Second, "the task was restarted", func() bool {
+		y, _, err := a.Allocation(a.Context(), x.ID, nil)
 		return err == nil && y.TaskStates["t"].Restarts == 1 && y.TaskStates["t"].State == "running"
 	})
-	a.must("node", "meta", "apply", "-node-id", x.NodeID, "-unset", "asked")
+	a.Must("node", "meta", "apply", "-node-id", x.NodeID, "-unset", "asked")
 }
 
 // monitors follows the log of the alloc's node.
 func (m *machines) monitors(t *testing.T, name string, a *agent, x *model.AllocListStub) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", a.addr+"/v1/agent/monitor?plain=true&log_level=debug&node_id="+x.NodeID, nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", a.Addr+"/v1/agent/monitor?plain=true&log_level=debug&node_id="+x.NodeID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func (m *machines) monitors(t *testing.T, name string, a *agent, x *model.AllocL
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
-	if code, _ := m.nodes[x.NodeName].get("/v1/client/fs/ls/" + x.ID + "?path=none"); code != 500 {
+	if code, _ := m.nodes[x.NodeName].HTTPGet("/v1/client/fs/ls/" + x.ID + "?path=none"); code != 500 {
 		t.Errorf("a file that is not there: %d", code)
 	}
 	lines := bufio.NewScanner(r.Body)

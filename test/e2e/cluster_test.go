@@ -13,33 +13,32 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // machines is a server and its nodes, each an agent on a machine of its own.
 type machines struct {
 	t       *testing.T
-	network *network
+	network *harness.Network
 	server  *agent
 	nodes   map[string]*agent // by name
 }
 
 func newMachines(t *testing.T, names ...string) *machines {
 	t.Helper()
-	t.Parallel()
-	slots <- struct{}{}
-	t.Cleanup(func() { <-slots })
-	w := newNetwork(t)
+	harness.TakeSlot(t)
+	w := harness.NewNetwork(t)
 	m := &machines{t: t, network: w, nodes: map[string]*agent{}}
-	m.server = w.machine("srv", "server {\n  enabled = true\n  bootstrap_expect = 1\n  plugin_registry = true\n  heartbeat_grace = \"0s\"\n}")
+	m.server = &agent{w.Machine("srv", "server {\n  enabled = true\n  bootstrap_expect = 1\n  plugin_registry = true\n  heartbeat_grace = \"0s\"\n}")}
 	for _, name := range names { // the nodes start before the server
-		m.nodes[name] = w.machine(name, nodeOf(m.server))
-		m.nodes[name].launch()
+		m.nodes[name] = &agent{w.Machine(name, harness.NodeOf(m.server.Agent))}
+		m.nodes[name].Launch()
 	}
 	first := m.nodes[names[0]]
-	first.eventually(15*time.Second, "a node says in its log that no server answers, and lives", func() bool {
-		return strings.Contains(first.log(), "no session with the servers; trying again") && strings.Contains(first.log(), m.server.at()) && first.alive()
+	first.Eventually(15*time.Second, "a node says in its log that no server answers, and lives", func() bool {
+		return strings.Contains(first.Log(), "no session with the servers; trying again") && strings.Contains(first.Log(), m.server.RPCAddress()) && first.Alive()
 	})
-	m.server.launch()
+	m.server.Launch()
 	m.ready(names...)
 	return m
 }
@@ -47,8 +46,8 @@ func newMachines(t *testing.T, names ...string) *machines {
 // ready waits until exactly the named nodes are ready and can run tasks.
 func (m *machines) ready(names ...string) {
 	m.t.Helper()
-	m.server.eventually(20*time.Second, "ready are "+strings.Join(names, " "), func() bool {
-		nodes, _, err := m.server.Nodes(m.server.ctx(), nil)
+	m.server.Eventually(20*time.Second, "ready are "+strings.Join(names, " "), func() bool {
+		nodes, _, err := m.server.Nodes(m.server.Context(), nil)
 		var got []string
 		for _, n := range nodes {
 			if d := n.Drivers["raw_exec"]; n.Status == model.NodeStatusReady && d != nil && d.Healthy {
@@ -64,8 +63,8 @@ func (m *machines) ready(names ...string) {
 func (m *machines) connected() {
 	m.t.Helper()
 	for name, n := range m.nodes {
-		n.eventually(20*time.Second, name+" has a session again", func() bool {
-			h, err := n.AgentSelf(n.ctx())
+		n.Eventually(20*time.Second, name+" has a session again", func() bool {
+			h, err := n.AgentSelf(n.Context())
 			return err == nil && h.Stats["client"]["connected"] == "true"
 		})
 	}
@@ -76,7 +75,7 @@ func (m *machines) pids(allocs []*model.AllocListStub) map[string]int {
 	m.t.Helper()
 	out := map[string]int{}
 	for _, x := range allocs {
-		maps.Copy(out, m.nodes[x.NodeName].pids([]*model.AllocListStub{x}))
+		maps.Copy(out, m.nodes[x.NodeName].PIDs([]*model.AllocListStub{x}))
 	}
 	return out
 }
@@ -84,11 +83,11 @@ func (m *machines) pids(allocs []*model.AllocListStub) map[string]int {
 // unharmed checks that the same processes run, and no others.
 func (m *machines) unharmed(job string, pids map[string]int) {
 	m.t.Helper()
-	now := m.pids(m.server.await(job, "running", len(pids)))
+	now := m.pids(m.server.Await(job, "running", len(pids)))
 	if !maps.Equal(now, pids) {
 		m.t.Fatalf("the tasks run as %v, before as %v", now, pids)
 	}
-	if all := m.server.allocs(job, ""); len(all) != len(pids) {
+	if all := m.server.Allocs(job, ""); len(all) != len(pids) {
 		m.t.Fatalf("%d allocs, want %d", len(all), len(pids))
 	}
 }
@@ -115,8 +114,8 @@ const spreadJob = `job "spread" {
 
 func TestNodesOnOtherMachinesRunWhatTheServerAssignsAndAnyAgentAnswersForAll(t *testing.T) {
 	m := newMachines(t, "a", "b", "c")
-	m.nodes["b"].run(spreadJob) // through a node
-	allocs := m.server.await("spread", "running", 3)
+	m.nodes["b"].Run(spreadJob) // through a node
+	allocs := m.server.Await("spread", "running", 3)
 	pids := m.pids(allocs)
 	if hosts := map[string]bool{allocs[0].NodeName: true, allocs[1].NodeName: true, allocs[2].NodeName: true}; len(hosts) != 3 {
 		t.Fatalf("the allocs are on %v", hosts)
@@ -128,10 +127,10 @@ func TestNodesOnOtherMachinesRunWhatTheServerAssignsAndAnyAgentAnswersForAll(t *
 	t.Run("tasks outlive the server, which knows them again", func(t *testing.T) { m.serverDies(pids, allocs) })
 	t.Run("tasks outlive the agents of nodes", func(t *testing.T) {
 		for _, name := range []string{"a", "c"} {
-			m.nodes[name].kill()
+			m.nodes[name].Kill()
 		}
 		for _, name := range []string{"a", "c"} {
-			m.nodes[name].launch()
+			m.nodes[name].Launch()
 		}
 		m.connected()
 		m.ready("a", "b", "c")
@@ -144,102 +143,102 @@ func (m *machines) answersForAll(allocs []*model.AllocListStub) {
 	for _, x := range allocs {
 		signals := 0
 		for _, asked := range []*agent{m.server, m.nodes["a"], m.nodes["b"]} {
-			if out := asked.must("alloc", "logs", x.ID, "t"); !strings.Contains(out, "I am "+x.ID) {
+			if out := asked.Must("alloc", "logs", x.ID, "t"); !strings.Contains(out, "I am "+x.ID) {
 				t.Errorf("logs: %s", out)
 			}
-			if out := asked.must("alloc", "fs", x.ID, "t/local/pid"); strings.TrimSpace(out) == "" {
+			if out := asked.Must("alloc", "fs", x.ID, "t/local/pid"); strings.TrimSpace(out) == "" {
 				t.Errorf("fs: %q", out)
 			}
-			if out, code := asked.cli("alloc", "exec", "-task", "t", x.ID, "/bin/sh", "-c", "echo $NOMAD_ALLOC_ID; exit 4"); code != 4 || strings.TrimSpace(out) != x.ID {
+			if out, code := asked.CLI("alloc", "exec", "-task", "t", x.ID, "/bin/sh", "-c", "echo $NOMAD_ALLOC_ID; exit 4"); code != 4 || strings.TrimSpace(out) != x.ID {
 				t.Errorf("exec: exit code %d, %s", code, out)
 			}
-			asked.must("alloc", "signal", "-s", "SIGHUP", x.ID, "t")
+			asked.Must("alloc", "signal", "-s", "SIGHUP", x.ID, "t")
 			signals++ // one at a time, because a shell merges two pending signals
-			m.server.eventually(patience, "the signal arrives", func() bool {
-				return strings.Count(m.server.must("alloc", "logs", x.ID, "t"), "got hup") == signals
+			m.server.Eventually(harness.Patience, "the signal arrives", func() bool {
+				return strings.Count(m.server.Must("alloc", "logs", x.ID, "t"), "got hup") == signals
 			})
 		}
 	}
 	a := m.nodes["a"]
-	if out := a.must("node", "status"); strings.Count(out, "ready") != 3 {
+	if out := a.Must("node", "status"); strings.Count(out, "ready") != 3 {
 		t.Errorf("node status: %s", out)
 	}
 	// A blocking query through a node ends when something changes.
-	_, meta, err := a.Jobs(a.ctx(), nil)
+	_, meta, err := a.Jobs(a.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed := make(chan error, 1)
 	go func() {
-		_, _, err := a.Jobs(a.ctx(), &client.Query{WaitIndex: meta.Index, WaitTime: 5 * time.Minute})
+		_, _, err := a.Jobs(a.Context(), &client.Query{WaitIndex: meta.Index, WaitTime: 5 * time.Minute})
 		changed <- err
 	}()
-	m.server.run(shell("other", "batch", 1, "", "true"))
+	m.server.Run(harness.Shell("other", "batch", 1, "", "true"))
 	select {
 	case err := <-changed:
 		if err != nil {
 			t.Errorf("the long poll: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(harness.Patience):
 		t.Error("the long poll does not end")
 	}
-	m.server.await("other", "complete", 1)
-	m.server.must("job", "stop", "-purge", "other")
+	m.server.Await("other", "complete", 1)
+	m.server.Must("job", "stop", "-purge", "other")
 }
 
 func (m *machines) answersForItself() {
 	t := m.t
 	for _, asked := range []*agent{m.server, m.nodes["a"]} {
-		if out := asked.must("server", "members"); !strings.Contains(out, "srv.global") || !strings.Contains(out, "true") || strings.Count(out, ".global") != 1 || !strings.Contains(out, "without TLS") {
+		if out := asked.Must("server", "members"); !strings.Contains(out, "srv.global") || !strings.Contains(out, "true") || strings.Count(out, ".global") != 1 || !strings.Contains(out, "without TLS") {
 			t.Errorf("server members: %s", out)
 		}
 		for path, says := range map[string]string{
-			"/v1/agent/servers": `["` + m.server.at() + `"]`, "/v1/status/leader": `"` + m.server.at() + `"`,
+			"/v1/agent/servers": `["` + m.server.RPCAddress() + `"]`, "/v1/status/leader": `"` + m.server.RPCAddress() + `"`,
 		} {
-			if code, body := asked.get(path); code != 200 || body != says {
+			if code, body := asked.HTTPGet(path); code != 200 || body != says {
 				t.Errorf("%s: %d %s", path, code, body)
 			}
 		}
 	}
-	self, err := m.nodes["a"].AgentSelf(m.nodes["a"].ctx())
-	if err != nil || self.Stats["client"]["known_servers"] != m.server.at() || self.Stats["nomad"] != nil || self.Member.Name != "" {
+	self, err := m.nodes["a"].AgentSelf(m.nodes["a"].Context())
+	if err != nil || self.Stats["client"]["known_servers"] != m.server.RPCAddress() || self.Stats["nomad"] != nil || self.Member.Name != "" {
 		t.Errorf("a node says of itself %+v, %v", self, err)
 	}
-	self, err = m.server.AgentSelf(m.server.ctx())
+	self, err = m.server.AgentSelf(m.server.Context())
 	if err != nil || self.Stats["nomad"]["leader"] != "true" || self.Stats["client"] != nil || self.Member.Name != "srv.global" {
 		t.Errorf("the server says of itself %+v, %v", self, err)
 	}
-	if code, body := m.server.get("/v1/client/stats"); code != 400 || !strings.Contains(body, "this agent is not a node") {
+	if code, body := m.server.HTTPGet("/v1/client/stats"); code != 400 || !strings.Contains(body, "this agent is not a node") {
 		t.Errorf("stats of a server: %d %s", code, body)
 	}
-	m.nodes["b"].eventually(patience, "a node counts its alloc, and nothing of servers", func() bool {
-		code, body := m.nodes["b"].get("/v1/metrics")
+	m.nodes["b"].Eventually(harness.Patience, "a node counts its alloc, and nothing of servers", func() bool {
+		code, body := m.nodes["b"].HTTPGet("/v1/metrics")
 		return code == 200 && strings.Contains(body, `"nomad.client.allocations.running","Value":1`) && !strings.Contains(body, "nomad.nomad.broker")
 	})
 }
 
 func (m *machines) serverDies(pids map[string]int, allocs []*model.AllocListStub) {
 	t := m.t
-	m.server.kill()
+	m.server.Kill()
 	a := m.nodes["a"]
-	a.eventually(10*time.Second, "a node says that no server answers", func() bool {
-		code, body := a.get("/v1/jobs")
-		return code == 500 && strings.Contains(body, "no server answers at "+m.server.at())
+	a.Eventually(10*time.Second, "a node says that no server answers", func() bool {
+		code, body := a.HTTPGet("/v1/jobs")
+		return code == 500 && strings.Contains(body, "no server answers at "+m.server.RPCAddress())
 	})
 	for _, x := range allocs {
 		if x.NodeName != "a" {
 			continue
 		}
-		if code, body := a.get("/v1/client/fs/cat/" + x.ID + "?path=t/local/pid"); code != 200 || strings.TrimSpace(body) != strconv.Itoa(pids[x.ID]) {
+		if code, body := a.HTTPGet("/v1/client/fs/cat/" + x.ID + "?path=t/local/pid"); code != 200 || strings.TrimSpace(body) != strconv.Itoa(pids[x.ID]) {
 			t.Errorf("its own alloc meanwhile: %d %s", code, body)
 		}
 	}
-	m.server.launch()
+	m.server.Launch()
 	m.connected()
 	m.ready("a", "b", "c")
 	m.unharmed("spread", pids)
 	for _, x := range allocs {
-		if out := m.server.must("alloc", "logs", x.ID, "t"); !strings.Contains(out, "I am "+x.ID) {
+		if out := m.server.Must("alloc", "logs", x.ID, "t"); !strings.Contains(out, "I am "+x.ID) {
 			t.Errorf("logs afterwards: %s", out)
 		}
 	}
@@ -247,23 +246,23 @@ func (m *machines) serverDies(pids map[string]int, allocs []*model.AllocListStub
 
 func TestATaskGoesOnThroughALostNetworkAndItsAllocIsKnownAgain(t *testing.T) {
 	m := newMachines(t, "a", "b")
-	m.server.run(shell("patient", "service", 1, `disconnect {
+	m.server.Run(harness.Shell("patient", "service", 1, `disconnect {
       lost_after = "5m"
       replace    = false
     }`, "while :; do sleep 0.1; done"))
-	x := m.server.await("patient", "running", 1)
+	x := m.server.Await("patient", "running", 1)
 	pids := m.pids(x)
 	cut, left := x[0].NodeName, "b"
 	if cut == left {
 		left = "a"
 	}
-	m.network.link(m.nodes[cut], "down")
-	m.server.await("patient", "unknown", 1) // the node announces nothing: the server misses its heartbeats
+	m.network.Link(m.nodes[cut].Agent, "down")
+	m.server.Await("patient", "unknown", 1) // the node announces nothing: the server misses its heartbeats
 	m.ready(left)
-	if out, code := m.nodes[left].cli("alloc", "exec", "-task", "t", x[0].ID, "true"); code != 1 || !strings.Contains(out, "No path to node") && !strings.Contains(out, "broke off") {
+	if out, code := m.nodes[left].CLI("alloc", "exec", "-task", "t", x[0].ID, "true"); code != 1 || !strings.Contains(out, "No path to node") && !strings.Contains(out, "broke off") {
 		t.Errorf("exec on a node that is cut off: exit code %d, %s", code, out)
 	}
-	m.network.link(m.nodes[cut], "up")
+	m.network.Link(m.nodes[cut].Agent, "up")
 	m.ready("a", "b")
 	m.unharmed("patient", pids)
 }

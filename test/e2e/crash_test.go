@@ -17,11 +17,12 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 func TestEveryAcknowledgedJobSurvivesAKillInTheMiddleOfAThousand(t *testing.T) {
 	a := newAgent(t).start()
-	draft, err := a.ParseJob(a.ctx(), &api.JobParseRequest{JobHCL: shell("NAME", "service", 0, "", "sleep 60"), Canonicalize: true})
+	draft, err := a.ParseJob(a.Context(), &api.JobParseRequest{JobHCL: harness.Shell("NAME", "service", 0, "", "sleep 60"), Canonicalize: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestEveryAcknowledgedJobSurvivesAKillInTheMiddleOfAThousand(t *testing.T) {
 		acked sync.Map
 		count atomic.Int32
 		next  = make(chan int)
-		ctx   = a.ctx()
+		ctx   = a.Context()
 	)
 	for range 32 {
 		work.Go(func() {
@@ -49,21 +50,21 @@ func TestEveryAcknowledgedJobSurvivesAKillInTheMiddleOfAThousand(t *testing.T) {
 		defer close(killed)
 		for i := range 1000 {
 			next <- i
-			if count.Load() == 400 && a.alive() { // only once: after that the agent is dead
-				_ = a.cmd.Process.Kill()
+			if count.Load() == 400 && a.Alive() { // only once: after that the agent is dead
+				_ = a.Cmd.Process.Kill()
 			}
 		}
 	}()
 	<-killed
 	close(next)
 	work.Wait()
-	if a.alive() {
-		a.kill()
+	if a.Alive() {
+		a.Kill()
 	}
-	<-a.done
+	<-a.Done
 	a.start()
 	have := map[string]bool{}
-	jobs, _, err := a.Jobs(a.ctx(), nil)
+	jobs, _, err := a.Jobs(a.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,29 +86,29 @@ func TestEveryAcknowledgedJobSurvivesAKillInTheMiddleOfAThousand(t *testing.T) {
 
 func TestTasksLiveOverAKillOfTheAgentAndAreManagedAgain(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(shell("long", "service", 5, "", "exec sleep 600"))
-	a.run(shell("short", "batch", 1, "restart {\n attempts = 0\n mode = \"fail\"\n}\nreschedule {\n attempts = 0\n unlimited = false\n}\n",
+	a.Run(harness.Shell("long", "service", 5, "", "exec sleep 600"))
+	a.Run(harness.Shell("short", "batch", 1, "restart {\n attempts = 0\n mode = \"fail\"\n}\nreschedule {\n attempts = 0\n unlimited = false\n}\n",
 		"while [ ! -e $NOMAD_TASK_DIR/go ]; do sleep 0.02; done; exit 7"))
-	before := a.pids(a.await("long", model.AllocClientStatusRunning, 5))
-	short := a.await("short", model.AllocClientStatusRunning, 1)
-	pid := a.pids(short)[short[0].ID]
-	a.kill()
-	if err := os.WriteFile(a.path(short[0].ID, "t/local/go"), nil, 0o600); err != nil {
+	before := a.PIDs(a.Await("long", model.AllocClientStatusRunning, 5))
+	short := a.Await("short", model.AllocClientStatusRunning, 1)
+	pid := a.PIDs(short)[short[0].ID]
+	a.Kill()
+	if err := os.WriteFile(a.Path(short[0].ID, "t/local/go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually(5*time.Second, "the short task has ended", func() bool { return !running(pid) })
+	a.Eventually(5*time.Second, "the short task has ended", func() bool { return !harness.Running(pid) })
 	a.start()
-	if got := a.pids(a.await("long", model.AllocClientStatusRunning, 5)); fmt.Sprint(got) != fmt.Sprint(before) {
+	if got := a.PIDs(a.Await("long", model.AllocClientStatusRunning, 5)); fmt.Sprint(got) != fmt.Sprint(before) {
 		t.Errorf("pids before %v, after %v", before, got)
 	}
-	a.await("short", model.AllocClientStatusFailed, 1)
+	a.Await("short", model.AllocClientStatusFailed, 1)
 	if code := exitCode(a, short[0].ID); code != 7 {
 		t.Errorf("the task that ended meanwhile has exit code %d, want 7", code)
 	}
-	a.must("job", "stop", "-detach", "long")
-	a.await("long", model.AllocClientStatusComplete, 5)
+	a.Must("job", "stop", "-detach", "long")
+	a.Await("long", model.AllocClientStatusComplete, 5)
 	for _, pid := range before {
-		if running(pid) {
+		if harness.Running(pid) {
 			t.Errorf("%d runs after its job was stopped", pid)
 		}
 	}
@@ -115,10 +116,10 @@ func TestTasksLiveOverAKillOfTheAgentAndAreManagedAgain(t *testing.T) {
 
 // exitCode returns the last exit code that an alloc's task reports, or -1.
 func exitCode(a *agent, alloc string) int {
-	a.t.Helper()
-	x, _, err := a.Allocation(a.ctx(), alloc, nil)
+	a.T.Helper()
+	x, _, err := a.Allocation(a.Context(), alloc, nil)
 	if err != nil {
-		a.t.Fatal(err)
+		a.T.Fatal(err)
 	}
 	code := -1
 	for _, e := range x.TaskStates["t"].Events {
@@ -131,13 +132,13 @@ func exitCode(a *agent, alloc string) int {
 
 func TestTasksLiveOverAKillOfThePlugin(t *testing.T) {
 	a := newAgent(t).start()
-	killHelper(t, a, func() int { return a.child() })
+	killHelper(t, a, func() int { return a.Child() })
 }
 
 func TestTasksLiveOverAKillOfTheSupervisor(t *testing.T) {
 	a := newAgent(t).start()
 	killHelper(t, a, func() int {
-		if pids := a.processes("__drover-supervise loop"); len(pids) == 1 {
+		if pids := a.Processes("__drover-supervise loop"); len(pids) == 1 {
 			return pids[0]
 		}
 		return 0
@@ -147,39 +148,39 @@ func TestTasksLiveOverAKillOfTheSupervisor(t *testing.T) {
 // killHelper kills a process on which tasks must not depend, and checks the tasks.
 func killHelper(t *testing.T, a *agent, find func() int) {
 	t.Helper()
-	a.run(shell("web", "service", 3, "", "exec sleep 600"))
-	before := a.pids(a.await("web", model.AllocClientStatusRunning, 3))
+	a.Run(harness.Shell("web", "service", 3, "", "exec sleep 600"))
+	before := a.PIDs(a.Await("web", model.AllocClientStatusRunning, 3))
 	victim := 0
-	a.eventually(patience, "there is a process to kill", func() bool {
+	a.Eventually(harness.Patience, "there is a process to kill", func() bool {
 		victim = find()
 		return victim != 0
 	})
 	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually(15*time.Second, "another process is in its place", func() bool {
+	a.Eventually(15*time.Second, "another process is in its place", func() bool {
 		now := find()
-		for _, x := range a.allocs("web", "") {
+		for _, x := range a.Allocs("web", "") {
 			if x.ClientStatus != model.AllocClientStatusRunning {
 				t.Fatalf("alloc %s is %s", x.ID, x.ClientStatus)
 			}
 		}
 		return now != 0 && now != victim
 	})
-	if got := a.pids(a.await("web", model.AllocClientStatusRunning, 3)); fmt.Sprint(got) != fmt.Sprint(before) {
+	if got := a.PIDs(a.Await("web", model.AllocClientStatusRunning, 3)); fmt.Sprint(got) != fmt.Sprint(before) {
 		t.Errorf("pids before %v, after %v", before, got)
 	}
 	// Tasks are still managed: new ones start, old ones stop.
-	a.run(shell("more", "service", 1, "", "exec sleep 600"))
-	a.await("more", model.AllocClientStatusRunning, 1)
-	a.must("job", "stop", "-detach", "web")
-	for _, x := range a.await("web", model.AllocClientStatusComplete, 3) {
+	a.Run(harness.Shell("more", "service", 1, "", "exec sleep 600"))
+	a.Await("more", model.AllocClientStatusRunning, 1)
+	a.Must("job", "stop", "-detach", "web")
+	for _, x := range a.Await("web", model.AllocClientStatusComplete, 3) {
 		if events := fmt.Sprint(x.TaskStates["t"].Failed); strings.Contains(events, "true") {
 			t.Errorf("the task of %s failed", x.ID)
 		}
 	}
 	for _, pid := range before {
-		if running(pid) {
+		if harness.Running(pid) {
 			t.Errorf("%d runs after its job was stopped", pid)
 		}
 	}

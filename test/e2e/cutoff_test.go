@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // cutOffAfter returns a job on node "a" that must stop soon without contact to
@@ -40,17 +42,17 @@ func cutOffAfter(id, limit string) string {
 func TestANodeThatIsCutOffStopsWhatMustNotRunOnWithoutServers(t *testing.T) {
 	m := newMachines(t, "a")
 	pids := m.begin(map[string]string{"soon": cutOffAfter("soon", "10s"), "later": cutOffAfter("later", "35s"), "never": cutOffAfter("never", "")})
-	m.network.link(m.nodes["a"], "down")
-	m.server.eventually(40*time.Second, "the first job is stopped on the node", func() bool { return !running(pids["soon"]) })
-	if !running(pids["later"]) || !running(pids["never"]) {
+	m.network.Link(m.nodes["a"].Agent, "down")
+	m.server.Eventually(40*time.Second, "the first job is stopped on the node", func() bool { return !harness.Running(pids["soon"]) })
+	if !harness.Running(pids["later"]) || !harness.Running(pids["never"]) {
 		t.Fatal("more than one job was stopped")
 	}
-	m.nodes["a"].kill()
-	m.nodes["a"].launch() // without a network: it knows only its stored state
-	m.server.eventually(90*time.Second, "the second job is stopped, too, by an agent that has heard of no server", func() bool { return !running(pids["later"]) })
-	if !running(pids["never"]) {
+	m.nodes["a"].Kill()
+	m.nodes["a"].Launch() // without a network: it knows only its stored state
+	m.server.Eventually(90*time.Second, "the second job is stopped, too, by an agent that has heard of no server", func() bool { return !harness.Running(pids["later"]) })
+	if !harness.Running(pids["never"]) {
 		t.Error("a job without a limit was stopped")
 	}
-	m.network.link(m.nodes["a"], "up")
+	m.network.Link(m.nodes["a"].Agent, "up")
 	m.ready("a")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // isolated returns a job with isolated tasks. Their environment contains the agent's
@@ -42,24 +43,24 @@ func (a *agent) isolated(id, kind string, count int, script string) string {
       }
     }
   }
-}`, id, kind, count, script, a.dir)
+}`, id, kind, count, script, a.Dir)
 }
 
 // withExec waits until the node can isolate tasks, or skips the test.
 func (a *agent) withExec() *agent {
-	a.t.Helper()
+	a.T.Helper()
 	if os.Geteuid() != 0 {
-		a.t.Skip("isolated tasks need root")
+		a.T.Skip("isolated tasks need root")
 	}
 	a.start()
-	a.eventually(15*time.Second, "the node knows exec", func() bool {
-		nodes, _, err := a.Nodes(a.ctx(), nil)
+	a.Eventually(15*time.Second, "the node knows exec", func() bool {
+		nodes, _, err := a.Nodes(a.Context(), nil)
 		if err != nil || len(nodes) != 1 {
 			return false
 		}
 		d := nodes[0].Drivers["exec"]
 		if d != nil && !d.Detected && d.HealthDescription != "" {
-			a.t.Skipf("tasks cannot be isolated here: %s", d.HealthDescription)
+			a.T.Skipf("tasks cannot be isolated here: %s", d.HealthDescription)
 		}
 		return d != nil && d.Healthy
 	})
@@ -68,7 +69,7 @@ func (a *agent) withExec() *agent {
 
 // sleepers returns the processes "sleep 601" of this agent.
 func (a *agent) sleepers() []int {
-	pids := slices.DeleteFunc(a.processes("sleep 601"), func(pid int) bool {
+	pids := slices.DeleteFunc(a.Processes("sleep 601"), func(pid int) bool {
 		line, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline") // if it is gone it does not match
 		return !strings.HasPrefix(string(line), "sleep\x00601")
 	})
@@ -78,14 +79,14 @@ func (a *agent) sleepers() []int {
 
 func TestIsolatedTasksRunAndCommandsRunInThem(t *testing.T) {
 	a := newAgent(t).withExec()
-	a.run(a.isolated("batch", "batch", 1, `env | grep -q ^PATH= && [ "$NOMAD_ALLOC_DIR $NOMAD_TASK_DIR $NOMAD_SECRETS_DIR" = "/alloc /local /secrets" ] && id -un && [ ! -e `+a.dir+` ]`))
-	done := a.await("batch", model.AllocClientStatusComplete, 1)
-	if out, err := os.ReadFile(a.path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "nobody\n" {
+	a.Run(a.isolated("batch", "batch", 1, `env | grep -q ^PATH= && [ "$NOMAD_ALLOC_DIR $NOMAD_TASK_DIR $NOMAD_SECRETS_DIR" = "/alloc /local /secrets" ] && id -un && [ ! -e `+a.Dir+` ]`))
+	done := a.Await("batch", model.AllocClientStatusComplete, 1)
+	if out, err := os.ReadFile(a.Path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "nobody\n" {
 		t.Fatalf("the task wrote %q, %v", out, err)
 	}
-	a.run(a.isolated("hog", "batch", 1, `x=$(head -c 200000000 /dev/zero | tr '\0' a)`))
-	for _, x := range a.await("hog", model.AllocClientStatusFailed, 1) {
-		full, _, err := a.Allocation(a.ctx(), x.ID, nil)
+	a.Run(a.isolated("hog", "batch", 1, `x=$(head -c 200000000 /dev/zero | tr '\0' a)`))
+	for _, x := range a.Await("hog", model.AllocClientStatusFailed, 1) {
+		full, _, err := a.Allocation(a.Context(), x.ID, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,15 +94,15 @@ func TestIsolatedTasksRunAndCommandsRunInThem(t *testing.T) {
 			t.Errorf("a task out of memory: %s", says)
 		}
 	}
-	a.run(a.isolated("web", "service", 1, "echo up; exec sleep 601"))
-	web := a.await("web", model.AllocClientStatusRunning, 1)
-	a.eventually(10*time.Second, "the task sleeps", func() bool { return len(a.sleepers()) == 1 })
-	if out := a.must("alloc", "exec", "-i=false", "-t=false", web[0].ID, "/bin/sh", "-c", "cat /proc/1/comm; id -un; pwd"); out != "drover-init\nnobody\n/\n" {
+	a.Run(a.isolated("web", "service", 1, "echo up; exec sleep 601"))
+	web := a.Await("web", model.AllocClientStatusRunning, 1)
+	a.Eventually(10*time.Second, "the task sleeps", func() bool { return len(a.sleepers()) == 1 })
+	if out := a.Must("alloc", "exec", "-i=false", "-t=false", web[0].ID, "/bin/sh", "-c", "cat /proc/1/comm; id -un; pwd"); out != "drover-init\nnobody\n/\n" {
 		t.Errorf("a command in the task wrote %q", out)
 	}
 	begin := time.Now()
-	a.must("job", "stop", "-detach", "web")
-	a.await("web", model.AllocClientStatusComplete, 1)
+	a.Must("job", "stop", "-detach", "web")
+	a.Await("web", model.AllocClientStatusComplete, 1)
 	if left := a.sleepers(); len(left) != 0 {
 		t.Errorf("%v are left after %s", left, time.Since(begin))
 	}
@@ -109,61 +110,61 @@ func TestIsolatedTasksRunAndCommandsRunInThem(t *testing.T) {
 
 func TestIsolatedTasksSeeWhatTheOperatorShowsThem(t *testing.T) {
 	a := newAgent(t)
-	shown := a.write("shown/note", 0o644, "from the machine\n")
-	for _, dir := range []string{a.dir, filepath.Dir(shown)} {
+	shown := a.Write("shown/note", 0o644, "from the machine\n")
+	for _, dir := range []string{a.Dir, filepath.Dir(shown)} {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	raw, err := os.ReadFile(filepath.Join(a.dir, "agent.hcl"))
+	raw, err := os.ReadFile(filepath.Join(a.Dir, "agent.hcl"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	chroot := fmt.Sprintf("client {\n  chroot_env {\n    \"/bin\" = \"/bin\"\n    \"/lib\" = \"/lib\"\n    \"/lib64\" = \"/lib64\"\n    \"/usr\" = \"/usr\"\n    %q = \"/shown\"\n  }", filepath.Dir(shown))
 	chroot += fmt.Sprintf("\n  host_volume \"notes\" { path = %q }", filepath.Dir(shown))
-	a.write("agent.hcl", 0o600, strings.Replace(string(raw), "client {", chroot, 1))
+	a.Write("agent.hcl", 0o600, strings.Replace(string(raw), "client {", chroot, 1))
 	a.withExec()
 	volume := strings.NewReplacer(
 		"group \"g\" {", "group \"g\" {\n    volume \"n\" {\n      type   = \"host\"\n      source = \"notes\"\n    }",
 		"env {", "volume_mount {\n        volume      = \"n\"\n        destination = \"/srv/notes\"\n        read_only   = true\n      }\n      env {",
 	).Replace(a.isolated("volume", "batch", 1, "cat /srv/notes/note; ! echo more >> /srv/notes/note"))
-	if out := a.must("job", "validate", a.write("volume.nomad.hcl", 0o600, volume)); strings.Contains(out, "not acted on") {
+	if out := a.Must("job", "validate", a.Write("volume.nomad.hcl", 0o600, volume)); strings.Contains(out, "not acted on") {
 		t.Errorf("the user is told that nothing acts on what is acted on: %s", out)
 	}
-	a.run(volume)
-	done := a.await("volume", model.AllocClientStatusComplete, 1)
-	if out, err := os.ReadFile(a.path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "from the machine\n" {
+	a.Run(volume)
+	done := a.Await("volume", model.AllocClientStatusComplete, 1)
+	if out, err := os.ReadFile(a.Path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "from the machine\n" {
 		t.Errorf("the task with a volume wrote %q, %v", out, err)
 	}
-	a.run(a.isolated("look", "batch", 1, "cat /shown/note; ls -d /etc /opt"))
-	x := a.await("look", model.AllocClientStatusFailed, 1)
-	if out, err := os.ReadFile(a.path(x[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "from the machine\n" {
+	a.Run(a.isolated("look", "batch", 1, "cat /shown/note; ls -d /etc /opt"))
+	x := a.Await("look", model.AllocClientStatusFailed, 1)
+	if out, err := os.ReadFile(a.Path(x[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "from the machine\n" {
 		t.Errorf("the task wrote %q, %v", out, err)
 	}
 }
 
 func TestIsolatedTasksLiveOverKillsOfAgentPluginAndSupervisor(t *testing.T) {
 	a := newAgent(t).withExec()
-	a.run(a.isolated("web", "service", 3, "exec sleep 601"))
-	web := a.await("web", model.AllocClientStatusRunning, 3)
-	a.eventually(10*time.Second, "the tasks sleep", func() bool { return len(a.sleepers()) == 3 })
+	a.Run(a.isolated("web", "service", 3, "exec sleep 601"))
+	web := a.Await("web", model.AllocClientStatusRunning, 3)
+	a.Eventually(10*time.Second, "the tasks sleep", func() bool { return len(a.sleepers()) == 3 })
 	before := a.sleepers()
 	supervisor := func() int {
-		if pids := a.processes("__drover-supervise loop"); len(pids) == 1 {
+		if pids := a.Processes("__drover-supervise loop"); len(pids) == 1 {
 			return pids[0]
 		}
 		return 0
 	}
-	for what, find := range map[string]func() int{"plugin": a.child, "supervisor": supervisor} {
+	for what, find := range map[string]func() int{"plugin": a.Child, "supervisor": supervisor} {
 		victim := 0
-		a.eventually(patience, "there is one "+what, func() bool {
+		a.Eventually(harness.Patience, "there is one "+what, func() bool {
 			victim = find()
 			return victim != 0
 		})
 		if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		a.eventually(15*time.Second, "another "+what+" is in its place", func() bool {
+		a.Eventually(15*time.Second, "another "+what+" is in its place", func() bool {
 			now := find()
 			return now != 0 && now != victim
 		})
@@ -171,18 +172,18 @@ func TestIsolatedTasksLiveOverKillsOfAgentPluginAndSupervisor(t *testing.T) {
 			t.Fatalf("after a kill of the %s %v run, want %v", what, got, before)
 		}
 	}
-	a.kill()
+	a.Kill()
 	a.start()
 	if got := a.sleepers(); !slices.Equal(got, before) {
 		t.Fatalf("after a kill of the agent %v run, want %v", got, before)
 	}
-	a.await("web", model.AllocClientStatusRunning, 3)
-	a.eventually(15*time.Second, "commands run in the old tasks", func() bool {
-		out, code := a.cli("alloc", "exec", "-i=false", "-t=false", web[0].ID, "cat", "/proc/1/comm")
+	a.Await("web", model.AllocClientStatusRunning, 3)
+	a.Eventually(15*time.Second, "commands run in the old tasks", func() bool {
+		out, code := a.CLI("alloc", "exec", "-i=false", "-t=false", web[0].ID, "cat", "/proc/1/comm")
 		return code == 0 && out == "drover-init\n"
 	})
-	a.must("job", "stop", "-detach", "web")
-	a.await("web", model.AllocClientStatusComplete, 3)
+	a.Must("job", "stop", "-detach", "web")
+	a.Await("web", model.AllocClientStatusComplete, 3)
 	if left := a.sleepers(); len(left) != 0 {
 		t.Errorf("%v run after their job was stopped", left)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/internal/testkit"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // disk is a file system for an agent's data whose power can be cut.
@@ -35,25 +36,25 @@ type disk struct {
 }
 
 func newDisk(a *agent) *disk {
-	a.t.Helper()
+	a.T.Helper()
 	if os.Geteuid() != 0 {
-		a.t.Skip("a disk that loses its power needs root")
+		a.T.Skip("a disk that loses its power needs root")
 	}
-	d := &disk{agent: a, image: filepath.Join(a.dir, "disk.img")}
-	if err := os.MkdirAll(a.data, 0o755); err != nil {
-		a.t.Fatal(err)
+	d := &disk{agent: a, image: filepath.Join(a.Dir, "disk.img")}
+	if err := os.MkdirAll(a.Data, 0o755); err != nil {
+		a.T.Fatal(err)
 	}
 	for _, line := range [][]string{{"truncate", "-s", "1G", d.image}, {"mkfs.ext4", "-q", "-F", d.image}} {
 		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-			a.t.Skipf("no disk can be made: %s: %v\n%s", line[0], err, out)
+			a.T.Skipf("no disk can be made: %s: %v\n%s", line[0], err, out)
 		}
 	}
-	a.t.Cleanup(func() {
-		a.killAll() // otherwise the disk is busy
+	a.T.Cleanup(func() {
+		a.KillAll() // otherwise the disk is busy
 		d.unplug()
 	})
 	if err := d.plug(); err != nil {
-		a.t.Skipf("no disk can be mounted: %v", err)
+		a.T.Skipf("no disk can be mounted: %v", err)
 	}
 	return d
 }
@@ -65,7 +66,7 @@ func (d *disk) plug() error {
 		return fmt.Errorf("losetup: %w", err)
 	}
 	d.device = strings.TrimSpace(string(out))
-	if out, err := exec.Command("mount", d.device, d.data).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", d.device, d.Data).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount: %w: %s", err, out)
 	}
 	return nil
@@ -76,17 +77,17 @@ func (d *disk) plug() error {
 // yet, or a mount namespace of another test) keeps it alive, and mounting the device
 // again would return the same dead file system.
 func (d *disk) unplug() {
-	d.t.Helper()
-	if err := allocdir.Detach(filepath.Join(d.data, "alloc")); err != nil { // secrets are mounts
-		d.t.Log(err)
+	d.T.Helper()
+	if err := allocdir.Detach(filepath.Join(d.Data, "alloc")); err != nil { // secrets are mounts
+		d.T.Log(err)
 	}
-	d.eventually(patience, "the disk is unmounted", func() bool {
-		err := unix.Unmount(d.data, 0)
+	d.Eventually(harness.Patience, "the disk is unmounted", func() bool {
+		err := unix.Unmount(d.Data, 0)
 		return err == nil || errors.Is(err, unix.EINVAL) // it is not mounted
 	})
 	if d.device != "" {
 		if out, err := exec.Command("losetup", "--detach", d.device).CombinedOutput(); err != nil {
-			d.t.Fatalf("losetup --detach %s: %v: %s", d.device, err, out)
+			d.T.Fatalf("losetup --detach %s: %v: %s", d.device, err, out)
 		}
 		d.device = ""
 	}
@@ -94,37 +95,37 @@ func (d *disk) unplug() {
 
 // cut stops all writing to the disk immediately: unsynced data is lost.
 func (d *disk) cut() {
-	d.t.Helper()
+	d.T.Helper()
 	const (
 		shutdown   = 0x8004587d // EXT4_IOC_SHUTDOWN, linux/ext4.h
 		noLogFlush = 2          // EXT4_GOING_FLAGS_NOLOGFLUSH: the journal is not written either
 	)
-	root, err := os.Open(d.data)
+	root, err := os.Open(d.Data)
 	if err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 	defer root.Close()
 	flags := uint32(noLogFlush)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, root.Fd(), shutdown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
-		d.t.Skipf("the file system cannot lose its power: %v", errno)
+		d.T.Skipf("the file system cannot lose its power: %v", errno)
 	}
 }
 
 // again ends the agent and mounts the disk again, as after a reboot.
 func (d *disk) again() {
-	d.t.Helper()
-	d.killAll()
-	<-d.done
+	d.T.Helper()
+	d.KillAll()
+	<-d.Done
 	d.unplug()
 	if err := d.plug(); err != nil {
-		d.t.Fatal(err)
+		d.T.Fatal(err)
 	}
 }
 
 func TestHostilePowerCutsLoseNothingThatWasAcknowledged(t *testing.T) {
 	d := newDisk(newAgent(t))
 	d.start()
-	draft, err := d.ParseJob(d.ctx(), &api.JobParseRequest{JobHCL: shell("NAME", "service", 0, "", "sleep 60"), Canonicalize: true})
+	draft, err := d.ParseJob(d.Context(), &api.JobParseRequest{JobHCL: harness.Shell("NAME", "service", 0, "", "sleep 60"), Canonicalize: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestHostilePowerCutsLoseNothingThatWasAcknowledged(t *testing.T) {
 					}
 					id := fmt.Sprintf("job-%d-%d-%d", round, w, i)
 					job := json.RawMessage(bytes.ReplaceAll(draft, []byte("NAME"), []byte(id)))
-					if _, err := d.RegisterJob(d.ctx(), &api.JobRegisterRequest{Job: job}); err != nil {
+					if _, err := d.RegisterJob(d.Context(), &api.JobRegisterRequest{Job: job}); err != nil {
 						return // the power is off
 					}
 					mu.Lock()
@@ -158,13 +159,13 @@ func TestHostilePowerCutsLoseNothingThatWasAcknowledged(t *testing.T) {
 		<-time.After(time.Duration(200+rand.IntN(600)) * time.Millisecond) // cut the power at a random moment
 		d.cut()
 		close(stop)
-		d.killAll()
+		d.KillAll()
 		work.Wait()
 		d.again()
 		begun := time.Now()
 		d.start()
 		slowest = max(slowest, time.Since(begun))
-		jobs, _, err := d.Jobs(d.ctx(), nil)
+		jobs, _, err := d.Jobs(d.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

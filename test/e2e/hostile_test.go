@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/internal/testkit"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // chaos is an agent with live tasks whose processes are killed and paused.
@@ -36,14 +37,14 @@ type piece struct {
 // helpers returns the supervisor's processes with a role. A process that starts a
 // task has the same command line until it becomes the task, and is excluded.
 func (c *chaos) helpers(role string) []int {
-	all := c.processes("__drover-supervise " + role)
-	return slices.DeleteFunc(slices.Clone(all), func(pid int) bool { return slices.Contains(all, parent(pid)) })
+	all := c.Processes("__drover-supervise " + role)
+	return slices.DeleteFunc(slices.Clone(all), func(pid int) bool { return slices.Contains(all, harness.Parent(pid)) })
 }
 
 // fault injects a fault and reports whether exit codes may be lost because of it.
 // Afterwards the agent's process runs.
 func (c *chaos) fault() (name string, losesCodes bool) {
-	restart := func() { c.kill(); c.start() }
+	restart := func() { c.Kill(); c.start() }
 	killAll := func(pids ...[]int) {
 		for _, pid := range slices.Concat(pids...) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
@@ -59,7 +60,7 @@ func (c *chaos) fault() (name string, losesCodes bool) {
 		}
 	}
 	plugin := func() []int {
-		if pid := c.child(); pid != 0 {
+		if pid := c.Child(); pid != 0 {
 			return []int{pid}
 		}
 		return nil
@@ -80,7 +81,7 @@ func (c *chaos) fault() (name string, losesCodes bool) {
 		{"all but the tasks killed", true, func() { killAll(plugin(), c.helpers("keep"), c.helpers("loop")); restart() }},
 		{"supervisor paused", false, func() { pause(c.helpers("loop")) }},
 		{"plugin paused", false, func() { pause(plugin()) }},
-		{"agent paused", false, func() { pause([]int{c.cmd.Process.Pid}) }},
+		{"agent paused", false, func() { pause([]int{c.Cmd.Process.Pid}) }},
 	}
 	f := faults[c.rng.IntN(len(faults))]
 	f.do()
@@ -93,23 +94,23 @@ func (c *chaos) batch(round, n int) {
 	p := &piece{job: fmt.Sprintf("work-%d-%d", round, n), code: c.rng.IntN(3) * (1 + c.rng.IntN(100))}
 	script := fmt.Sprintf("echo ran >> $NOMAD_ALLOC_DIR/mark; sleep 0.%03d; exit %d", c.rng.IntN(999), p.code)
 	if n%2 == 0 {
-		c.agent.run(c.isolated(p.job, "batch", 1, script))
+		c.agent.Run(c.isolated(p.job, "batch", 1, script))
 	} else {
-		c.agent.run(shell(p.job, "batch", 1, onlyOnce, script))
+		c.agent.Run(harness.Shell(p.job, "batch", 1, harness.OnlyOnce, script))
 	}
 	c.work = append(c.work, p)
 }
 
 // marks returns how often an alloc's task has run.
 func (c *chaos) marks(alloc string) int {
-	body, _ := os.ReadFile(c.path(alloc, "alloc/mark")) // it never ran
+	body, _ := os.ReadFile(c.Path(alloc, "alloc/mark")) // it never ran
 	return strings.Count(string(body), "\n")
 }
 
 // judge returns what happened to a piece that has ended: as expected, refused (it
 // never ran, and its alloc says so), lost, or run twice.
 func (c *chaos) judge(p *piece) (verdict, detail string) {
-	allocs := c.allocs(p.job, "")
+	allocs := c.Allocs(p.job, "")
 	if len(allocs) != 1 {
 		return "doubled", fmt.Sprintf("%s has %d allocs", p.job, len(allocs))
 	}
@@ -149,17 +150,17 @@ func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 	c := &chaos{agent: newAgent(t), rng: rand.New(rand.NewPCG(seed, 0)), faults: map[string]int{}}
 	t.Cleanup(func() {
 		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(c.dir, "state/driver-exec/supervisor.log")) // it may not exist
+			log, _ := os.ReadFile(filepath.Join(c.Dir, "state/driver-exec/supervisor.log")) // it may not exist
 			t.Logf("the supervisor's log ends:\n%s", log[max(0, len(log)-4000):])
 		}
 	})
-	c.configure("client {\n  gc_max_allocs = 5000\n}\n") // ended allocs are inspected at the end
+	c.Configure("client {\n  gc_max_allocs = 5000\n}\n") // ended allocs are inspected at the end
 	c.withExec()
-	c.agent.run(shell("raw", "service", 12, "", "exec sleep 601"))
-	c.agent.run(c.isolated("isolated", "service", 8, "exec sleep 601"))
-	raw := c.await("raw", model.AllocClientStatusRunning, 12)
-	isolated := c.await("isolated", model.AllocClientStatusRunning, 8)
-	c.eventually(10*time.Second, "20 tasks live", func() bool { return len(c.sleepers()) == 20 })
+	c.agent.Run(harness.Shell("raw", "service", 12, "", "exec sleep 601"))
+	c.agent.Run(c.isolated("isolated", "service", 8, "exec sleep 601"))
+	raw := c.Await("raw", model.AllocClientStatusRunning, 12)
+	isolated := c.Await("isolated", model.AllocClientStatusRunning, 8)
+	c.Eventually(10*time.Second, "20 tasks live", func() bool { return len(c.sleepers()) == 20 })
 	before := c.sleepers()
 
 	rounds, count := testkit.HostileRounds(t, 6), map[string]int{}
@@ -178,8 +179,8 @@ func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 			}
 		}
 		for _, p := range c.work[first:] {
-			c.eventually(90*time.Second, fmt.Sprintf("round %d (%s): %s is over", round, strings.Join(names, ", "), p.job), func() bool {
-				all := c.allocs(p.job, "")
+			c.Eventually(90*time.Second, fmt.Sprintf("round %d (%s): %s is over", round, strings.Join(names, ", "), p.job), func() bool {
+				all := c.Allocs(p.job, "")
 				return len(all) > 0 && !slices.ContainsFunc(all, func(x *model.AllocListStub) bool {
 					return x.ClientStatus != model.AllocClientStatusComplete && x.ClientStatus != model.AllocClientStatusFailed
 				})
@@ -197,10 +198,10 @@ func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 			t.Fatalf("round %d (%s): the tasks were %v and are %v", round, strings.Join(names, ", "), before, now)
 		}
 	}
-	c.await("raw", model.AllocClientStatusRunning, 12)
-	c.await("isolated", model.AllocClientStatusRunning, 8)
+	c.Await("raw", model.AllocClientStatusRunning, 12)
+	c.Await("isolated", model.AllocClientStatusRunning, 8)
 	for _, x := range slices.Concat(raw, isolated) {
-		if got, _, err := c.Allocation(c.ctx(), x.ID, nil); err != nil || got.TaskStates["t"].Restarts != 0 {
+		if got, _, err := c.Allocation(c.Context(), x.ID, nil); err != nil || got.TaskStates["t"].Restarts != 0 {
 			t.Errorf("alloc %s: %v, %+v", x.ID, err, got)
 		}
 	}
@@ -212,15 +213,15 @@ func TestHostileChaosOfAllProcessesOfANode(t *testing.T) {
 // noGhosts checks that no task ran after its alloc had ended, and that no task
 // survives the stop of its job.
 func (c *chaos) noGhosts(count map[string]int) {
-	c.t.Helper()
+	c.T.Helper()
 	for _, p := range c.work {
 		if verdict, detail := c.judge(p); verdict != "" && verdict != "refused" {
 			count["ghosts"]++
-			c.t.Errorf("at the end: %s: %s", verdict, detail)
+			c.T.Errorf("at the end: %s: %s", verdict, detail)
 		}
 	}
 	for _, job := range []string{"raw", "isolated"} {
-		c.must("job", "stop", "-detach", job)
+		c.Must("job", "stop", "-detach", job)
 	}
-	c.eventually(30*time.Second, "no task outlives its job", func() bool { return len(c.sleepers()) == 0 })
+	c.Eventually(30*time.Second, "no task outlives its job", func() bool { return len(c.sleepers()) == 0 })
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // probeJar returns the jar of the driver's own tests.
@@ -51,7 +52,7 @@ func TestAJarIsFetchedRunsIsolatedAndLivesOverAKillOfThePlugin(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }))
 	defer web.Close()
 	a := newAgent(t)
-	buildFetcher(t)
+	harness.BuildFetcher(t)
 	a.withExec()
 	java := func(id, kind, args, options string) string {
 		return fmt.Sprintf(`job %q {
@@ -86,38 +87,38 @@ func TestAJarIsFetchedRunsIsolatedAndLivesOverAKillOfThePlugin(t *testing.T) {
   }
 }`, id, kind, web.URL, args, options)
 	}
-	a.run(java("show", "batch", `"show", "${NOMAD_JOB_NAME}"`, ""))
-	done := a.await("show", model.AllocClientStatusComplete, 1)
-	if out, err := os.ReadFile(a.path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || !strings.Contains(string(out), "args=[show, show]\nprobe=null\ncwd=/\nuser=nobody\n") {
+	a.Run(java("show", "batch", `"show", "${NOMAD_JOB_NAME}"`, ""))
+	done := a.Await("show", model.AllocClientStatusComplete, 1)
+	if out, err := os.ReadFile(a.Path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || !strings.Contains(string(out), "args=[show, show]\nprobe=null\ncwd=/\nuser=nobody\n") {
 		t.Errorf("the task wrote %q, %v", out, err)
 	}
-	a.run(java("hog", "batch", `"hog"`, `, "-Xmx1g"`))
-	for _, x := range a.await("hog", model.AllocClientStatusFailed, 1) {
+	a.Run(java("hog", "batch", `"hog"`, `, "-Xmx1g"`))
+	for _, x := range a.Await("hog", model.AllocClientStatusFailed, 1) {
 		if says := strings.Join(messages(x.TaskStates["t"]), "; "); !strings.Contains(says, `Exit Code: 137, Signal: 9, Exit Message: "OOM Killed"`) {
 			t.Errorf("a task out of memory: %s", says)
 		}
 	}
-	a.run(java("serve", "service", `"serve"`, ""))
-	serve := a.await("serve", model.AllocClientStatusRunning, 1)
-	log := a.path(serve[0].ID, "alloc/logs/t.stdout.0")
-	a.eventually(15*time.Second, "the program is up", func() bool {
+	a.Run(java("serve", "service", `"serve"`, ""))
+	serve := a.Await("serve", model.AllocClientStatusRunning, 1)
+	log := a.Path(serve[0].ID, "alloc/logs/t.stdout.0")
+	a.Eventually(15*time.Second, "the program is up", func() bool {
 		out, err := os.ReadFile(log)
 		return err == nil && string(out) == "up\n"
 	})
-	victim := a.child()
+	victim := a.Child()
 	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually(15*time.Second, "another plugin is in its place", func() bool {
-		now := a.child()
+	a.Eventually(15*time.Second, "another plugin is in its place", func() bool {
+		now := a.Child()
 		return now != 0 && now != victim
 	})
-	a.eventually(15*time.Second, "commands run in the old task", func() bool {
-		out, code := a.cli("alloc", "exec", "-i=false", "-t=false", serve[0].ID, "cat", "/proc/1/comm")
+	a.Eventually(15*time.Second, "commands run in the old task", func() bool {
+		out, code := a.CLI("alloc", "exec", "-i=false", "-t=false", serve[0].ID, "cat", "/proc/1/comm")
 		return code == 0 && out == "drover-init\n"
 	})
-	a.must("job", "stop", "-detach", "serve")
-	x := a.await("serve", model.AllocClientStatusComplete, 1)
+	a.Must("job", "stop", "-detach", "serve")
+	x := a.Await("serve", model.AllocClientStatusComplete, 1)
 	if out, err := os.ReadFile(log); err != nil || string(out) != "up\nbye\n" || len(x) != 1 || x[0].TaskStates["t"].Restarts != 0 {
 		t.Errorf("the program wrote %q, %v; %+v", out, err, x)
 	}

@@ -13,17 +13,18 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // kind returns a batch-like shell job with an additional block in the job.
 func kind(id, jobType, block, script string) string {
-	file := shell(id, jobType, 1, "", script)
+	file := harness.Shell(id, jobType, 1, "", script)
 	return strings.Replace(file, "{\n", "{\n  "+block+"\n", 1)
 }
 
 // children returns the children of a parent job.
 func (a *agent) children(parent string) []*api.JobListStub {
-	jobs, _, err := a.Jobs(a.ctx(), &client.Query{Prefix: parent + "/"})
+	jobs, _, err := a.Jobs(a.Context(), &client.Query{Prefix: parent + "/"})
 	if err != nil {
 		return nil
 	}
@@ -32,7 +33,7 @@ func (a *agent) children(parent string) []*api.JobListStub {
 
 // summary returns the counts of a parent's children.
 func (a *agent) summary(parent string) model.JobChildrenSummary {
-	s, _, err := a.JobSummary(a.ctx(), parent, nil)
+	s, _, err := a.JobSummary(a.Context(), parent, nil)
 	if err != nil || s.Children == nil {
 		return model.JobChildrenSummary{}
 	}
@@ -41,16 +42,16 @@ func (a *agent) summary(parent string) model.JobChildrenSummary {
 
 func TestSysbatchRunsOnceToItsEndAndAgainWhenItChanges(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(shell("once", "sysbatch", 1, "", "echo done"))
-	first := a.await("once", model.AllocClientStatusComplete, 1)[0]
-	a.eventually(10*time.Second, "the job is dead", func() bool {
-		j, _, err := a.Job(a.ctx(), "once", nil)
+	a.Run(harness.Shell("once", "sysbatch", 1, "", "echo done"))
+	first := a.Await("once", model.AllocClientStatusComplete, 1)[0]
+	a.Eventually(10*time.Second, "the job is dead", func() bool {
+		j, _, err := a.Job(a.Context(), "once", nil)
 		return err == nil && j.Status == model.JobStatusDead
 	})
-	a.run(shell("once", "sysbatch", 1, "", "echo done")) // the same job again
-	a.must("job", "eval", "-detach", "once")
-	a.run(shell("once", "sysbatch", 1, "", "echo again"))
-	for _, x := range a.await("once", model.AllocClientStatusComplete, 2) {
+	a.Run(harness.Shell("once", "sysbatch", 1, "", "echo done")) // the same job again
+	a.Must("job", "eval", "-detach", "once")
+	a.Run(harness.Shell("once", "sysbatch", 1, "", "echo again"))
+	for _, x := range a.Await("once", model.AllocClientStatusComplete, 2) {
 		if x.ID != first.ID && x.JobVersion != 1 {
 			t.Errorf("version %d has run beside the first", x.JobVersion)
 		}
@@ -67,9 +68,9 @@ func TestADispatchedJobGetsItsMetaAndPayloadOnceForEachToken(t *testing.T) {
   meta {
     why = "no reason"
   }`, `echo "$NOMAD_META_who: $NOMAD_META_why: $(cat $NOMAD_TASK_DIR/in/put)" > $NOMAD_ALLOC_DIR/said`)
-	a.run(strings.Replace(file, "config {", "dispatch_payload {\n file = \"in/put\"\n}\nconfig {", 1))
+	a.Run(strings.Replace(file, "config {", "dispatch_payload {\n file = \"in/put\"\n}\nconfig {", 1))
 	dispatch := func(token string, payload string, meta map[string]string) (*api.JobDispatchResponse, error) {
-		return a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte(payload), Meta: meta, IdempotencyToken: token, IdPrefixTemplate: "ci"})
+		return a.DispatchJob(a.Context(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte(payload), Meta: meta, IdempotencyToken: token, IdPrefixTemplate: "ci"})
 	}
 	me := map[string]string{"who": "me"}
 	first, err := dispatch("t1", "hello", me)
@@ -83,11 +84,11 @@ func TestADispatchedJobGetsItsMetaAndPayloadOnceForEachToken(t *testing.T) {
 	if err != nil || again.DispatchedJobID != first.DispatchedJobID || again.EvalID != first.EvalID {
 		t.Errorf("the same token gives %+v, %v", again, err)
 	}
-	x := a.await(first.DispatchedJobID, model.AllocClientStatusComplete, 1)[0]
-	if b, err := os.ReadFile(a.path(x.ID, "alloc/said")); err != nil || string(b) != "me: no reason: hello\n" {
+	x := a.Await(first.DispatchedJobID, model.AllocClientStatusComplete, 1)[0]
+	if b, err := os.ReadFile(a.Path(x.ID, "alloc/said")); err != nil || string(b) != "me: no reason: hello\n" {
 		t.Errorf("the task said %q, %v", b, err)
 	}
-	if j, _, err := a.Job(a.ctx(), first.DispatchedJobID, nil); err != nil || string(j.Payload) != "hello" || j.ParentID != "hook" || !j.Dispatched {
+	if j, _, err := a.Job(a.Context(), first.DispatchedJobID, nil); err != nil || string(j.Payload) != "hello" || j.ParentID != "hook" || !j.Dispatched {
 		t.Errorf("the child is %+v, %v", j, err)
 	}
 	for want, try := range map[string]func() error{
@@ -96,23 +97,26 @@ func TestADispatchedJobGetsItsMetaAndPayloadOnceForEachToken(t *testing.T) {
 		"Dispatch request included unpermitted metadata keys: [a b]": func() error { _, err := dispatch("", "x", map[string]string{"who": "", "b": "", "a": ""}); return err },
 		"Payload exceeds maximum size; 16385 > 16384":                func() error { _, err := dispatch("", strings.Repeat("x", 16385), me); return err },
 		"id prefix template": func() error {
-			_, err := a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte("x"), Meta: me, IdPrefixTemplate: "../x"})
+			_, err := a.DispatchJob(a.Context(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte("x"), Meta: me, IdPrefixTemplate: "../x"})
 			return err
 		},
 		"dispatch priority must be between": func() error {
-			_, err := a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte("x"), Meta: me, Priority: 101})
+			_, err := a.DispatchJob(a.Context(), &api.JobDispatchRequest{JobID: "hook", Payload: []byte("x"), Meta: me, Priority: 101})
 			return err
 		},
-		`parameterized job not found`:                                       func() error { _, err := a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: "nope"}); return err },
-		fmt.Sprintf("Specified job %q is not a parameterized job", x.JobID): func() error { _, err := a.DispatchJob(a.ctx(), &api.JobDispatchRequest{JobID: x.JobID}); return err },
+		`parameterized job not found`: func() error { _, err := a.DispatchJob(a.Context(), &api.JobDispatchRequest{JobID: "nope"}); return err },
+		fmt.Sprintf("Specified job %q is not a parameterized job", x.JobID): func() error {
+			_, err := a.DispatchJob(a.Context(), &api.JobDispatchRequest{JobID: x.JobID})
+			return err
+		},
 	} {
 		if err := try(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	a.eventually(10*time.Second, "one dead child is counted", func() bool { return a.summary("hook") == model.JobChildrenSummary{Dead: 1} })
+	a.Eventually(10*time.Second, "one dead child is counted", func() bool { return a.summary("hook") == model.JobChildrenSummary{Dead: 1} })
 
-	a.must("job", "stop", "-detach", "hook")
+	a.Must("job", "stop", "-detach", "hook")
 	if _, err := dispatch("", "x", me); err == nil || !strings.Contains(err.Error(), "is stopped") {
 		t.Errorf("a stopped job was dispatched: %v", err)
 	}
@@ -120,15 +124,15 @@ func TestADispatchedJobGetsItsMetaAndPayloadOnceForEachToken(t *testing.T) {
 
 func TestAPeriodicJobIsLaunchedAtItsTimesOverACrashWithoutDoubleOrStorm(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(kind("tick", "batch", `periodic { crons = ["*/2 * * * * * *"] }`, "true"))
-	a.eventually(20*time.Second, "two launches have come to their end", func() bool { return a.summary("tick").Dead >= 2 })
+	a.Run(kind("tick", "batch", `periodic { crons = ["*/2 * * * * * *"] }`, "true"))
+	a.Eventually(20*time.Second, "two launches have come to their end", func() bool { return a.summary("tick").Dead >= 2 })
 	before := len(a.children("tick"))
-	a.kill()
+	a.Kill()
 	down := time.Now()
-	a.eventually(20*time.Second, "several launches are missed", func() bool { return time.Since(down) > 7*time.Second })
+	a.Eventually(20*time.Second, "several launches are missed", func() bool { return time.Since(down) > 7*time.Second })
 	a.start()
-	a.eventually(20*time.Second, "it goes on", func() bool { return len(a.children("tick")) >= before+3 })
-	a.must("job", "stop", "-detach", "tick")
+	a.Eventually(20*time.Second, "it goes on", func() bool { return len(a.children("tick")) >= before+3 })
+	a.Must("job", "stop", "-detach", "tick")
 
 	times := map[int64]int{}
 	missed := 0
@@ -152,11 +156,11 @@ func TestAPeriodicJobIsLaunchedAtItsTimesOverACrashWithoutDoubleOrStorm(t *testi
 	}
 	// A stopped job launches no children, not even by force.
 	count := len(a.children("tick"))
-	if _, err := a.ForcePeriodic(a.ctx(), "tick"); err == nil || !strings.Contains(err.Error(), "stopped") {
+	if _, err := a.ForcePeriodic(a.Context(), "tick"); err == nil || !strings.Contains(err.Error(), "stopped") {
 		t.Errorf("a stopped job was forced: %v", err)
 	}
 	stopped := time.Now()
-	a.eventually(10*time.Second, "time passes", func() bool { return time.Since(stopped) > 3*time.Second })
+	a.Eventually(10*time.Second, "time passes", func() bool { return time.Since(stopped) > 3*time.Second })
 	if n := len(a.children("tick")); n != count {
 		t.Errorf("%d launches after it was stopped", n-count)
 	}
@@ -164,24 +168,24 @@ func TestAPeriodicJobIsLaunchedAtItsTimesOverACrashWithoutDoubleOrStorm(t *testi
 
 func TestOverlapIsProhibitedWhereTheJobSaysSoButNotByForce(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(kind("slow", "batch", `periodic {
+	a.Run(kind("slow", "batch", `periodic {
     crons            = ["* * * * * * *"]
     prohibit_overlap = true
   }`, "sleep 600"))
-	a.eventually(20*time.Second, "it is launched", func() bool { return a.summary("slow").Running == 1 })
+	a.Eventually(20*time.Second, "it is launched", func() bool { return a.summary("slow").Running == 1 })
 	launched := time.Now()
-	a.eventually(10*time.Second, "its next times pass", func() bool { return time.Since(launched) > 3*time.Second })
+	a.Eventually(10*time.Second, "its next times pass", func() bool { return time.Since(launched) > 3*time.Second })
 	if n := len(a.children("slow")); n != 1 {
 		t.Errorf("%d launches at once", n)
 	}
-	if _, err := a.ForcePeriodic(a.ctx(), "slow"); err != nil {
+	if _, err := a.ForcePeriodic(a.Context(), "slow"); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually(20*time.Second, "the forced one runs beside it", func() bool { return a.summary("slow").Running == 2 })
+	a.Eventually(20*time.Second, "the forced one runs beside it", func() bool { return a.summary("slow").Running == 2 })
 	for _, j := range a.children("slow") {
-		a.must("job", "stop", "-detach", j.ID)
+		a.Must("job", "stop", "-detach", j.ID)
 	}
-	a.eventually(30*time.Second, "it is launched again once they have ended", func() bool { return a.summary("slow").Running == 1 && len(a.children("slow")) == 3 })
+	a.Eventually(30*time.Second, "it is launched again once they have ended", func() bool { return a.summary("slow").Running == 1 && len(a.children("slow")) == 3 })
 }
 
 func TestCronsThatCannotWorkAreRefusedInWords(t *testing.T) {
@@ -192,20 +196,20 @@ func TestCronsThatCannotWorkAreRefusedInWords(t *testing.T) {
 		`periodic { crons = ["not a cron"] }`:                                 "Invalid cron spec",
 		"periodic {\n crons = [\"@daily\"]\n time_zone = \"Mars/Olympus\"\n}": "Invalid time zone",
 	} {
-		draft, err := a.ParseJob(a.ctx(), &api.JobParseRequest{JobHCL: kind("bad", "batch", block, "true"), Canonicalize: true})
+		draft, err := a.ParseJob(a.Context(), &api.JobParseRequest{JobHCL: kind("bad", "batch", block, "true"), Canonicalize: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.RegisterJob(a.ctx(), &api.JobRegisterRequest{Job: draft}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := a.RegisterJob(a.Context(), &api.JobRegisterRequest{Job: draft}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", block, err, want)
 		}
 	}
-	a.run(kind("often", "batch", `periodic { crons = ["@hourly"] }`, "true"))
-	draft, err := a.ParseJob(a.ctx(), &api.JobParseRequest{JobHCL: kind("often", "batch", `periodic { crons = ["* * * * * * *"] }`, "true"), Canonicalize: true})
+	a.Run(kind("often", "batch", `periodic { crons = ["@hourly"] }`, "true"))
+	draft, err := a.ParseJob(a.Context(), &api.JobParseRequest{JobHCL: kind("often", "batch", `periodic { crons = ["* * * * * * *"] }`, "true"), Canonicalize: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := a.RegisterJob(a.ctx(), &api.JobRegisterRequest{Job: draft})
+	r, err := a.RegisterJob(a.Context(), &api.JobRegisterRequest{Job: draft})
 	if err != nil || !strings.Contains(r.Warnings, "launches the job every 1s") {
 		t.Errorf("no warning of launches each second: %+v, %v", r, err)
 	}
@@ -213,12 +217,12 @@ func TestCronsThatCannotWorkAreRefusedInWords(t *testing.T) {
 
 func TestFailedAllocsAreReplacedWhenSomebodyForcesIt(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(shell("broken", "batch", 1, onlyOnce, "exit 1"))
-	first := a.await("broken", model.AllocClientStatusFailed, 1)[0]
-	a.must("job", "eval", "-detach", "broken")
-	a.must("job", "eval", "-detach", "-force-reschedule", "broken")
-	a.await("broken", model.AllocClientStatusFailed, 2)
-	x, _, err := a.Allocation(a.ctx(), first.ID, nil)
+	a.Run(harness.Shell("broken", "batch", 1, harness.OnlyOnce, "exit 1"))
+	first := a.Await("broken", model.AllocClientStatusFailed, 1)[0]
+	a.Must("job", "eval", "-detach", "broken")
+	a.Must("job", "eval", "-detach", "-force-reschedule", "broken")
+	a.Await("broken", model.AllocClientStatusFailed, 2)
+	x, _, err := a.Allocation(a.Context(), first.ID, nil)
 	if err != nil || x.NextAllocation == "" || x.DesiredDescription != "alloc was rescheduled because it failed" {
 		t.Errorf("the first alloc: next %q, %q, %v", x.NextAllocation, x.DesiredDescription, err)
 	}
@@ -226,14 +230,14 @@ func TestFailedAllocsAreReplacedWhenSomebodyForcesIt(t *testing.T) {
 
 func TestASystemJobIsDeployedByHealth(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(shell("sys", "system", 1, quick, "exec sleep 600"))
+	a.Run(harness.Shell("sys", "system", 1, harness.Quick, "exec sleep 600"))
 	a.deployed("sys", 0, model.DeploymentStatusSuccessful)
-	a.run(shell("sys", "system", 1, quick, "exec sleep 601"))
+	a.Run(harness.Shell("sys", "system", 1, harness.Quick, "exec sleep 601"))
 	a.deployed("sys", 1, model.DeploymentStatusSuccessful)
-	if x := a.await("sys", model.AllocClientStatusRunning, 1)[0]; x.JobVersion != 1 || x.DeploymentStatus == nil || !x.DeploymentStatus.IsHealthy() {
+	if x := a.Await("sys", model.AllocClientStatusRunning, 1)[0]; x.JobVersion != 1 || x.DeploymentStatus == nil || !x.DeploymentStatus.IsHealthy() {
 		t.Errorf("version %d runs, health %+v", x.JobVersion, x.DeploymentStatus)
 	}
-	a.run(shell("plain", "system", 1, "", "exec sleep 600")) // without an update block there is nothing to wait for
+	a.Run(harness.Shell("plain", "system", 1, "", "exec sleep 600")) // without an update block there is nothing to wait for
 	a.deployed("plain", 0, model.DeploymentStatusSuccessful)
-	a.await("plain", model.AllocClientStatusRunning, 1)
+	a.Await("plain", model.AllocClientStatusRunning, 1)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // notOurs are metrics of the reference that have no meaning here, because there is
@@ -67,8 +68,8 @@ func TestANodesMetricsHaveTheNamesAndLabelsOfTheRecordedOnes(t *testing.T) {
 	a := withStats(t, `publish_node_metrics = true
 collection_interval = "200ms"`)
 	for name, labels := range want {
-		a.eventually(patience, name+" is told with the labels "+labels, func() bool {
-			_, body := a.get("/v1/metrics")
+		a.Eventually(harness.Patience, name+" is told with the labels "+labels, func() bool {
+			_, body := a.HTTPGet("/v1/metrics")
 			return seriesOf(t, []byte(body))[name] == labels
 		})
 	}

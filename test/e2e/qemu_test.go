@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // machineTime is the time limit for an emulated guest to boot or to shut down while
@@ -37,7 +38,7 @@ func qemuAgent(t *testing.T) (a *agent, image string) {
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		t.Skip("qemu-system-x86_64 is missing: install qemu-system-x86")
 	}
-	image = filepath.Join(a.dir, "images", "guest.img")
+	image = filepath.Join(a.Dir, "images", "guest.img")
 	if err := os.Mkdir(filepath.Dir(image), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +51,11 @@ func qemuAgent(t *testing.T) (a *agent, image string) {
 	if err != nil {
 		t.Fatalf("make the guest's image: %s", out)
 	}
-	a.plugin("driver-qemu", fmt.Sprintf("export DROVER_PLUGIN_STATE_DIR=%s/state DROVER_SUPERVISOR_IDLE=2s; exec %s/drover-plugins driver-qemu", a.dir, bin))
-	a.configure(fmt.Sprintf("plugin \"qemu\" {\n  config { image_paths = [%q] }\n}\n", filepath.Dir(image)))
+	a.Plugin("driver-qemu", fmt.Sprintf("export DROVER_PLUGIN_STATE_DIR=%s/state DROVER_SUPERVISOR_IDLE=2s; exec %s/drover-plugins driver-qemu", a.Dir, harness.Bin()))
+	a.Configure(fmt.Sprintf("plugin \"qemu\" {\n  config { image_paths = [%q] }\n}\n", filepath.Dir(image)))
 	a.start()
-	a.eventually(20*time.Second, "the qemu driver is healthy", func() bool {
-		nodes, _, err := a.Nodes(a.ctx(), nil)
+	a.Eventually(20*time.Second, "the qemu driver is healthy", func() bool {
+		nodes, _, err := a.Nodes(a.Context(), nil)
 		return err == nil && len(nodes) == 1 && nodes[0].Drivers["qemu"] != nil && nodes[0].Drivers["qemu"].Healthy
 	})
 	return a, image
@@ -66,7 +67,7 @@ const machine = `job %q {
     network {
       port "http" { to = 80 }
     }
-` + onlyOnce + `    task "t" {
+` + harness.OnlyOnce + `    task "t" {
       driver       = "qemu"
       kill_timeout = "170s"
       config {
@@ -84,9 +85,9 @@ const machine = `job %q {
 
 func TestAVirtualMachineServesAndOutlivesKillsOfAgentAndPlugin(t *testing.T) {
 	a, image := qemuAgent(t)
-	a.run(fmt.Sprintf(machine, "vm", image))
-	alloc := a.await("vm", model.AllocClientStatusRunning, 1)[0].ID
-	full, _, err := a.Allocation(a.ctx(), alloc, nil)
+	a.Run(fmt.Sprintf(machine, "vm", image))
+	alloc := a.Await("vm", model.AllocClientStatusRunning, 1)[0].ID
+	full, _, err := a.Allocation(a.Context(), alloc, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,12 +107,12 @@ func TestAVirtualMachineServesAndOutlivesKillsOfAgentAndPlugin(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		return err == nil && string(body) == "hello from the guest\n"
 	}
-	a.eventually(machineTime, "the guest serves", served)
-	machines := a.processes("-drive file=json:")
+	a.Eventually(machineTime, "the guest serves", served)
+	machines := a.Processes("-drive file=json:")
 	if len(machines) != 1 {
 		t.Fatalf("machines %v, want one", machines)
 	}
-	plugin := func() []int { return a.processes("drover-plugins driver-qemu") }
+	plugin := func() []int { return a.Processes("drover-plugins driver-qemu") }
 	before := plugin()
 	if len(before) != 1 {
 		t.Fatalf("plugin processes %v, want one", before)
@@ -119,23 +120,23 @@ func TestAVirtualMachineServesAndOutlivesKillsOfAgentAndPlugin(t *testing.T) {
 	if err := syscall.Kill(before[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually(20*time.Second, "another plugin is in its place", func() bool { now := plugin(); return len(now) == 1 && now[0] != before[0] })
-	a.kill()
-	a.eventually(machineTime, "the guest serves while there is no agent", served)
+	a.Eventually(20*time.Second, "another plugin is in its place", func() bool { now := plugin(); return len(now) == 1 && now[0] != before[0] })
+	a.Kill()
+	a.Eventually(machineTime, "the guest serves while there is no agent", served)
 	a.start()
-	a.await("vm", model.AllocClientStatusRunning, 1)
-	if now := a.processes("-drive file=json:"); len(now) != 1 || now[0] != machines[0] {
+	a.Await("vm", model.AllocClientStatusRunning, 1)
+	if now := a.Processes("-drive file=json:"); len(now) != 1 || now[0] != machines[0] {
 		t.Errorf("machines %v, want still %v", now, machines)
 	}
-	a.eventually(machineTime, "the guest serves after a kill of the agent", served)
-	a.must("job", "stop", "-detach", "vm")
-	a.eventually(machineTime, "the guest has ended", func() bool { return len(a.allocs("vm", model.AllocClientStatusComplete)) == 1 })
-	if out, err := os.ReadFile(a.path(alloc, "alloc/logs/t.stdout.0")); err != nil || !strings.Contains(string(out), "power button") {
+	a.Eventually(machineTime, "the guest serves after a kill of the agent", served)
+	a.Must("job", "stop", "-detach", "vm")
+	a.Eventually(machineTime, "the guest has ended", func() bool { return len(a.Allocs("vm", model.AllocClientStatusComplete)) == 1 })
+	if out, err := os.ReadFile(a.Path(alloc, "alloc/logs/t.stdout.0")); err != nil || !strings.Contains(string(out), "power button") {
 		t.Errorf("the guest was not asked: %v, %q", err, out)
 	}
-	a.run(fmt.Sprintf(machine, "spy", "/etc/shadow"))
-	spy := a.await("spy", model.AllocClientStatusFailed, 1)[0].ID
-	if out := a.must("alloc", "status", spy); !strings.Contains(out, "image_paths") {
+	a.Run(fmt.Sprintf(machine, "spy", "/etc/shadow"))
+	spy := a.Await("spy", model.AllocClientStatusFailed, 1)[0].ID
+	if out := a.Must("alloc", "status", spy); !strings.Contains(out, "image_paths") {
 		t.Errorf("the refusal does not say why:\n%s", out)
 	}
 }

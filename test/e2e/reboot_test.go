@@ -12,32 +12,33 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // onMachine makes the agent read its boot id from the file boot_id in its directory.
 func (a *agent) onMachine() {
-	a.t.Helper()
+	a.T.Helper()
 	if os.Geteuid() != 0 {
-		a.t.Skip("another boot id needs a mount, which needs root")
+		a.T.Skip("another boot id needs a mount, which needs root")
 	}
-	a.wrap = []string{"unshare", "--mount", "/bin/sh", "-ec",
-		`mount --bind "$0" /proc/sys/kernel/random/boot_id; exec "$@"`, a.dir + "/boot_id"}
+	a.Wrap = []string{"unshare", "--mount", "/bin/sh", "-ec",
+		`mount --bind "$0" /proc/sys/kernel/random/boot_id; exec "$@"`, a.Dir + "/boot_id"}
 }
 
 // boot simulates a reboot.
 func (a *agent) boot(id string) {
-	a.t.Helper()
-	a.killAll()
-	<-a.done
-	a.write("boot_id", 0o444, id+"\n")
+	a.T.Helper()
+	a.KillAll()
+	<-a.Done
+	a.Write("boot_id", 0o444, id+"\n")
 	a.start()
 }
 
 // saidToRun reads events after an index until all of the allocs have failed, and
 // returns those for which an event reported a running task.
 func (a *agent) saidToRun(after uint64, allocs []*model.AllocListStub) map[string]bool {
-	a.t.Helper()
-	ctx, cancel := context.WithCancel(a.ctx()) // the stream never ends
+	a.T.Helper()
+	ctx, cancel := context.WithCancel(a.Context()) // the stream never ends
 	defer cancel()
 	out, left := map[string]bool{}, map[string]bool{}
 	for _, x := range allocs {
@@ -76,7 +77,7 @@ func (a *agent) saidToRun(after uint64, allocs []*model.AllocListStub) map[strin
 		return nil
 	})
 	if len(left) != 0 {
-		a.t.Fatalf("no event says that %v have failed: %v", left, err)
+		a.T.Fatalf("no event says that %v have failed: %v", left, err)
 	}
 	return out
 }
@@ -92,13 +93,13 @@ func TestAfterARebootNothingIsSaidToRunThatDoesNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAgent(t)
 			a.onMachine()
-			a.write("boot_id", 0o444, "11111111-1111-4111-8111-111111111111\n")
+			a.Write("boot_id", 0o444, "11111111-1111-4111-8111-111111111111\n")
 			a.start()
-			a.run(shell("web", "service", 3, "restart {\n attempts = 3\n delay = \"100ms\"\n interval = \"1h\"\n mode = \"fail\"\n}\n", "exec sleep 601"))
-			a.run(shell("work", "batch", 2, onlyOnce, "exec sleep 601"))
-			web, work := a.await("web", model.AllocClientStatusRunning, 3), a.await("work", model.AllocClientStatusRunning, 2)
-			before := a.pids(web)
-			_, meta, err := a.JobAllocations(a.ctx(), "work", true, nil)
+			a.Run(harness.Shell("web", "service", 3, "restart {\n attempts = 3\n delay = \"100ms\"\n interval = \"1h\"\n mode = \"fail\"\n}\n", "exec sleep 601"))
+			a.Run(harness.Shell("work", "batch", 2, harness.OnlyOnce, "exec sleep 601"))
+			web, work := a.Await("web", model.AllocClientStatusRunning, 3), a.Await("work", model.AllocClientStatusRunning, 2)
+			before := a.PIDs(web)
+			_, meta, err := a.JobAllocations(a.Context(), "work", true, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,15 +109,15 @@ func TestAfterARebootNothingIsSaidToRunThatDoesNot(t *testing.T) {
 					t.Errorf("alloc %s of a task that was gone is said to run", id)
 				}
 			}
-			a.await("work", model.AllocClientStatusFailed, 2)
-			a.eventually(20*time.Second, "the services run again", func() bool { return len(a.processes("sleep 601")) == 3 })
-			again := a.await("web", model.AllocClientStatusRunning, 3)
+			a.Await("work", model.AllocClientStatusFailed, 2)
+			a.Eventually(20*time.Second, "the services run again", func() bool { return len(a.Processes("sleep 601")) == 3 })
+			again := a.Await("web", model.AllocClientStatusRunning, 3)
 			for _, x := range again {
 				if _, same := before[x.ID]; !same {
 					t.Errorf("alloc %s is another: tasks are restarted where they were", x.ID)
 				}
 			}
-			a.pids(again)
+			a.PIDs(again)
 		})
 	}
 }

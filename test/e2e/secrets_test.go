@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 // asUser runs a script as a user.
@@ -26,7 +27,7 @@ func asUser(uid uint32, script string) (string, error) {
 
 func TestNoOtherUserOfTheMachineReadsTheSecretsOfATask(t *testing.T) {
 	a := newAgent(t)
-	for dir := a.data; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+	for dir := a.Data; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o711); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
@@ -57,25 +58,25 @@ func TestNoOtherUserOfTheMachineReadsTheSecretsOfATask(t *testing.T) {
 `, k.name, k.driver, k.user)
 	}
 	job.WriteString("  }\n}\n")
-	a.run(job.String())
-	x := a.await("secrets", model.AllocClientStatusRunning, 1)[0]
+	a.Run(job.String())
+	x := a.Await("secrets", model.AllocClientStatusRunning, 1)[0]
 	for _, k := range kinds {
 		want := "token of the task\n" + k.is + "\ndone\n"
-		a.eventually(patience, "the task "+k.name+" uses its folders", func() bool {
-			out, err := os.ReadFile(a.path(x.ID, "alloc/logs/"+k.name+".stdout.0"))
+		a.Eventually(harness.Patience, "the task "+k.name+" uses its folders", func() bool {
+			out, err := os.ReadFile(a.Path(x.ID, "alloc/logs/"+k.name+".stdout.0"))
 			return err == nil && string(out) == want
 		})
-		secrets := a.path(x.ID, k.name+"/secrets")
+		secrets := a.Path(x.ID, k.name+"/secrets")
 		const stranger = 54321
 		for _, script := range []string{"cat " + secrets + "/token", "ls " + secrets, "touch " + secrets + "/new"} {
 			if out, err := asUser(stranger, script); err == nil {
 				t.Errorf("another user of the machine may: %s: %s", script, out)
 			}
 		}
-		if _, err := asUser(stranger, "ls "+a.path(x.ID, "alloc/data")); err != nil {
+		if _, err := asUser(stranger, "ls "+a.Path(x.ID, "alloc/data")); err != nil {
 			t.Error("the test itself reaches nothing of the alloc, so it shows nothing")
 		}
-		if out := a.must("alloc", "exec", "-i=false", "-t=false", "-task", k.name, x.ID, "/bin/sh", "-c", "cat $NOMAD_SECRETS_DIR/token"); out != "token of the task\n" {
+		if out := a.Must("alloc", "exec", "-i=false", "-t=false", "-task", k.name, x.ID, "/bin/sh", "-c", "cat $NOMAD_SECRETS_DIR/token"); out != "token of the task\n" {
 			t.Errorf("a command in the task %s wrote %q", k.name, out)
 		}
 	}

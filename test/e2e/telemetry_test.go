@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 func TestMetricsAreSentToWhatTheConfigurationNames(t *testing.T) {
@@ -28,7 +30,7 @@ func TestMetricsAreSentToWhatTheConfigurationNames(t *testing.T) {
 		}
 	}))
 	defer collector.Close()
-	a.configure(fmt.Sprintf(`
+	a.Configure(fmt.Sprintf(`
 telemetry {
   collection_interval = "200ms"
   disable_hostname    = true
@@ -39,7 +41,7 @@ telemetry {
 }
 `, statsd.LocalAddr(), collector.URL))
 	a.start()
-	if err := statsd.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := statsd.SetReadDeadline(time.Now().Add(harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 65536)
@@ -52,5 +54,5 @@ telemetry {
 			seen = seen || strings.HasPrefix(line, "nomad.raft.appliedIndex:") && strings.HasSuffix(line, "|g|#team:core")
 		}
 	}
-	a.eventually(20*time.Second, "the collector gets sets", func() bool { return collected.Load() > 1 })
+	a.Eventually(20*time.Second, "the collector gets sets", func() bool { return collected.Load() > 1 })
 }

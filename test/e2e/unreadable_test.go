@@ -16,15 +16,16 @@ import (
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 func TestAnAgentWhoseLogHasAnEntryOfANewerVersionStopsAndSaysSo(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(shell("web", "service", 1, "", "exec sleep 1000"))
-	tasks := a.pids(a.await("web", "running", 1))
-	a.kill()
+	a.Run(harness.Shell("web", "service", 1, "", "exec sleep 1000"))
+	tasks := a.PIDs(a.Await("web", "running", 1))
+	a.Kill()
 
-	dir := filepath.Join(a.data, "server")
+	dir := filepath.Join(a.Data, "server")
 	id, err := os.ReadFile(filepath.Join(dir, "server-id"))
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func TestAnAgentWhoseLogHasAnEntryOfANewerVersionStopsAndSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	for !<-n.Leadership() {
 	}
@@ -44,16 +45,16 @@ func TestAnAgentWhoseLogHasAnEntryOfANewerVersionStopsAndSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	a.launch()
-	a.eventually(15*time.Second, "the agent has ended", func() bool { return !a.alive() })
-	if code := a.cmd.ProcessState.ExitCode(); code != 1 {
+	a.Launch()
+	a.Eventually(15*time.Second, "the agent has ended", func() bool { return !a.Alive() })
+	if code := a.Cmd.ProcessState.ExitCode(); code != 1 {
 		t.Errorf("it ended with status %d", code)
 	}
-	if log := a.log(); !strings.Contains(log, "of the log cannot be read, and nothing from there on is applied") || !strings.Contains(log, "run that version here") {
+	if log := a.Log(); !strings.Contains(log, "of the log cannot be read, and nothing from there on is applied") || !strings.Contains(log, "run that version here") {
 		t.Error("it does not say why")
 	}
 	for alloc, pid := range tasks {
-		if !running(pid) {
+		if !harness.Running(pid) {
 			t.Errorf("the task of %s has ended with it", alloc)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drover-project/drover/test/e2e/harness"
 )
 
 const variableJob = `
@@ -35,28 +37,28 @@ job "app" {
 
 func TestTemplatesFollowVariables(t *testing.T) {
 	a := newAgent(t).start()
-	a.run(variableJob)
-	a.eventually(20*time.Second, "the task waits for the variable", func() bool {
-		all := a.allocs("app", "")
+	a.Run(variableJob)
+	a.Eventually(20*time.Second, "the task waits for the variable", func() bool {
+		all := a.Allocs("app", "")
 		return len(all) == 1 && all[0].ClientStatus == "pending"
 	})
-	a.must("var", "put", "nomad/jobs/app", "password=one")
-	id := a.await("app", "running", 1)[0].ID
-	config := a.path(id, "t/secrets/config")
+	a.Must("var", "put", "nomad/jobs/app", "password=one")
+	id := a.Await("app", "running", 1)[0].ID
+	config := a.Path(id, "t/secrets/config")
 	has := func(text string) func() bool {
 		return func() bool { b, _ := os.ReadFile(config); return strings.Contains(string(b), text) }
 	}
-	a.eventually(10*time.Second, "the variable is rendered", has("password=one"))
-	pid := a.pids(a.allocs("app", "running"))[id]
-	a.must("var", "put", "-force", "nomad/jobs/app", "password=two")
-	a.eventually(20*time.Second, "the new value is rendered", has("password=two"))
-	a.must("var", "put", "nomad/jobs/other", "x=y")
-	a.eventually(20*time.Second, "the list is rendered anew", has("nomad/jobs/app nomad/jobs/other"))
-	a.kill()
+	a.Eventually(10*time.Second, "the variable is rendered", has("password=one"))
+	pid := a.PIDs(a.Allocs("app", "running"))[id]
+	a.Must("var", "put", "-force", "nomad/jobs/app", "password=two")
+	a.Eventually(20*time.Second, "the new value is rendered", has("password=two"))
+	a.Must("var", "put", "nomad/jobs/other", "x=y")
+	a.Eventually(20*time.Second, "the list is rendered anew", has("nomad/jobs/app nomad/jobs/other"))
+	a.Kill()
 	a.start()
-	a.must("var", "put", "-force", "nomad/jobs/app", "password=three")
-	a.eventually(20*time.Second, "templates are followed after a restart too", has("password=three"))
-	if !running(pid) {
+	a.Must("var", "put", "-force", "nomad/jobs/app", "password=three")
+	a.Eventually(20*time.Second, "templates are followed after a restart too", has("password=three"))
+	if !harness.Running(pid) {
 		t.Fatal("a template with change_mode noop touched its task")
 	}
 }

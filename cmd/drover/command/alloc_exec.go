@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 
 	"golang.org/x/term"
 
@@ -50,6 +51,17 @@ func allocExec() spec {
 			x.declare(fs)
 			o.declareAlloc(fs)
 			task := fs.String("task", "", "The task, if the allocation has several.")
+			req := &api.ExecRequest{Env: map[string]string{}}
+			fs.StringVar(&req.User, "user", "", "The user of the command, as the task knows it. The task's own if empty.")
+			fs.StringVar(&req.Dir, "dir", "", "The directory of the command: an absolute path, as the task sees it. The task's own if empty.")
+			fs.Func("env", "A variable of the command, as NAME=VALUE. Can be given several times.", func(kv string) error {
+				name, value, ok := strings.Cut(kv, "=")
+				if !ok || name == "" {
+					return fmt.Errorf("%q is not NAME=VALUE", kv)
+				}
+				req.Env[name] = value
+				return nil
+			})
 			return func(ctx context.Context, s *session, args []string) error {
 				a, err := o.alloc(ctx, s, args[0], *task)
 				if err != nil {
@@ -60,7 +72,8 @@ func allocExec() spec {
 						return err
 					}
 				}
-				return x.exec(ctx, s, &api.ExecRequest{AllocID: a.ID, Task: *task, Cmd: args[1:]})
+				req.AllocID, req.Task, req.Cmd = a.ID, *task, args[1:]
+				return x.exec(ctx, s, req)
 			}
 		},
 	}

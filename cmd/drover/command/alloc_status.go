@@ -36,7 +36,7 @@ func allocStatus() spec {
 					s.taskTable(a.Allocation)
 					return nil
 				}
-				s.describeTasks(a.Allocation, s.measured(ctx, a.Allocation), *stats)
+				s.describeTasks(a.Allocation, s.measured(ctx, a.Allocation), s.nodeDevices(ctx, a.Allocation), *stats)
 				if (s.verbose || a.TaskStates == nil) && a.Metrics != nil {
 					s.describePlacement(a.Metrics)
 				}
@@ -72,6 +72,11 @@ type usage struct {
 		Measured                                  []string
 	}
 	DeviceStats []deviceGroup
+	Processes   uint64
+	IOStats     *struct {
+		ReadBytes, WrittenBytes, Reads, Writes uint64
+		Measured                               []string
+	}
 }
 
 // memory returns the memory that the task uses: the usage that the driver reports,
@@ -153,11 +158,11 @@ func (s *session) taskTable(a *model.Allocation) {
 	s.tableOr("No task has started", []string{"Name", "State", "Failed", "Restarts", "Last Event"}, rows)
 }
 
-func (s *session) describeTasks(a *model.Allocation, uses map[string]*usage, stats bool) {
+func (s *session) describeTasks(a *model.Allocation, uses map[string]*usage, devices []*model.NodeDeviceResource, stats bool) {
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
 		t := a.TaskStates[name]
 		s.title("\nTask %q is %q", name, t.State)
-		s.describeUse(a, name, uses[name], stats)
+		s.describeUse(a, name, uses[name], devices, stats)
 		started, finished := "N/A", "N/A"
 		if t.StartedAt != nil {
 			started = when(*t.StartedAt)
@@ -177,7 +182,7 @@ func (s *session) describeTasks(a *model.Allocation, uses map[string]*usage, sta
 }
 
 // describeUse prints the resources of a task and how much of them it uses.
-func (s *session) describeUse(a *model.Allocation, task string, u *usage, stats bool) {
+func (s *session) describeUse(a *model.Allocation, task string, u *usage, devices []*model.NodeDeviceResource, stats bool) {
 	if a.AllocatedResources == nil || a.AllocatedResources.Tasks[task] == nil {
 		return
 	}
@@ -191,6 +196,7 @@ func (s *session) describeUse(a *model.Allocation, task string, u *usage, stats 
 	row := [][]string{{cpu, memory, fmt.Sprintf("%d MiB", a.AllocatedResources.Shared.DiskMB)}}
 	s.table([]string{"CPU", "Memory", "Disk"}, row)
 	s.printf("")
+	s.taskDevices(r.Devices, devices)
 	if u != nil && len(u.DeviceStats) > 0 {
 		s.deviceUse("Device Stats", u.DeviceStats)
 		s.printf("")
@@ -205,6 +211,17 @@ func (s *session) describeUse(a *model.Allocation, task string, u *usage, stats 
 	s.printf("CPU Stats")
 	s.table([]string{"Percent", "System Mode", "Throttled Periods", "Throttled Time", "User Mode"}, [][]string{{fmt.Sprintf("%.2f%%", c.Percent),
 		fmt.Sprintf("%.2f%%", c.SystemMode), text(c.ThrottledPeriods), text(c.ThrottledTime), fmt.Sprintf("%.2f%%", c.UserMode)}})
+	if u.Processes > 0 {
+		s.printf("Processes: %d", u.Processes)
+	}
+	if io := u.IOStats; io != nil {
+		s.printf("IO Stats")
+		row := []string{humanize.IBytes(io.ReadBytes), humanize.IBytes(io.WrittenBytes), "-", "-"}
+		if slices.Contains(io.Measured, "Reads") {
+			row[2], row[3] = text(io.Reads), text(io.Writes)
+		}
+		s.table([]string{"Read", "Written", "Reads", "Writes"}, [][]string{row})
+	}
 	s.printf("")
 	s.deviceValues(u.DeviceStats)
 }

@@ -139,6 +139,9 @@ func (s *session) describeNode(ctx context.Context, n *model.Node, short, stats 
 		return err
 	}
 	s.nodeResources(n, list)
+	if !short {
+		s.deviceTable(devicesOf(n), s.holders(list))
+	}
 	s.hostUse(host, stats)
 	s.title("\nAllocations")
 	var rows [][]string

@@ -65,7 +65,16 @@ func pluginStatus() spec {
 					return err
 				}
 				p, err := s.client.AgentPlugin(ctx, id, args[0])
-				return s.show(p, err, func() { s.describePlugin(p) })
+				if err != nil {
+					return err
+				}
+				var held map[string]string
+				if len(p.DeviceGroups) > 0 {
+					if held, err = s.heldOf(ctx, id, p.DeviceGroups); err != nil {
+						return err
+					}
+				}
+				return s.show(p, nil, func() { s.describePlugin(p, held) })
 			}
 		},
 	}
@@ -84,7 +93,7 @@ func (s *session) listPlugins(ctx context.Context, node string) error {
 		}
 		s.tableOr("No plugins", []string{"Name", "Version", "State", "Tasks", "Restarts", "Serves"}, rows)
 		for _, p := range plugins {
-			if why := firstOf(p.LastError, p.UpgradeError); why != "" {
+			if why := firstOf(p.LastError, p.UpgradeError, strings.Join(p.Warnings, "; ")); why != "" {
 				s.printf("\n%s: %s", p.Name, why)
 			}
 		}
@@ -108,7 +117,19 @@ func serves(p *model.AgentPlugin) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-func (s *session) describePlugin(p *model.AgentPlugin) {
+// heldOf returns who holds devices of the groups, by the label of the device.
+func (s *session) heldOf(ctx context.Context, node string, groups []*model.NodeDeviceResource) (map[string]string, error) {
+	list, _, err := s.client.NodeAllocations(ctx, node, nil)
+	all, out := s.holders(list), map[string]string{}
+	for label := range healthOf(groups) {
+		if who := all[label]; who != "" {
+			out[label] = who
+		}
+	}
+	return out, err
+}
+
+func (s *session) describePlugin(p *model.AgentPlugin, held map[string]string) {
 	process := "<none>"
 	if p.PID != 0 {
 		process = text(p.PID)
@@ -116,17 +137,31 @@ func (s *session) describePlugin(p *model.AgentPlugin) {
 	s.pairs("Name", p.Name, "Version", p.Version, "State", p.State, "Process", process, "Path", p.Path, "Digest", p.Digest,
 		"Previous", p.Previous, "Drivers", strings.Join(p.Drivers, ", "), "Devices", strings.Join(p.Devices, ", "),
 		"Collectors", strings.Join(p.Collectors, ", "),
-		"Tasks", text(p.Tasks), "Restarts", text(p.Restarts), "Last change", workText(p.Work))
-	for _, part := range []struct{ title, why string }{{"Error", p.LastError}, {"Upgrade", p.UpgradeError}} {
-		if part.why != "" {
+		"Tasks", text(p.Tasks), "Restarts", text(p.Restarts), "Last change", workText(p))
+	s.describeAccess(p.Access)
+	if p.Stacks != "" {
+		s.title("\nStacks")
+		s.printf("The process wrote the stacks of its goroutines when it received SIGQUIT: %s", p.Stacks)
+	}
+	for _, part := range []struct{ title, why string }{{"Error", p.LastError}, {"Upgrade", p.UpgradeError}, {"Devices", p.DeviceProblem}, {"Left out", strings.Join(p.Warnings, "\n")}} {
+		if part.why != "" && (part.title != "Upgrade" || part.why != p.LastError) {
 			s.title("\n%s", part.title)
 			s.printf("%s", part.why)
 		}
 	}
+	s.deviceTable(p.DeviceGroups, held)
 	if len(p.Bad) > 0 {
 		s.title("\nVersions that failed")
 		for _, b := range p.Bad {
-			s.printf("%s: %s", b.Digest, b.Why)
+			at := "at an unknown time"
+			if !b.At.IsZero() {
+				at = when(b.At)
+			}
+			why := b.Why
+			if why == p.UpgradeError || why == p.LastError {
+				why = "see above"
+			}
+			s.printf("%s, %s: %s", b.Digest, at, why)
 		}
 	}
 }

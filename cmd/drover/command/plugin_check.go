@@ -10,9 +10,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/plugincheck"
 )
 
@@ -43,6 +46,9 @@ func pluginCheck() spec {
 				if err := pluginConfigs(&opts, *config, *task); err != nil {
 					return err
 				}
+				opts.Topology = sync.OnceValue(func() *model.Topology {
+					return fingerprint.Probe(ctx, fingerprint.Options{}).Resources.Processors.Topology
+				})
 				if !s.json && s.template == "" {
 					opts.Watch = s.watchChecks()
 				}

@@ -6,6 +6,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -25,27 +26,28 @@ const (
 )
 
 // followPlugin sends a plugin change to a node and shows its progress until the
-// answer arrives.
-func (s *session) followPlugin(ctx context.Context, node, name string, send func(context.Context) (*model.AgentPlugin, error)) (*model.AgentPlugin, error) {
+// answer arrives. before is the plugin before the change; nil if the node does not have
+// it or does not answer.
+func (s *session) followPlugin(ctx context.Context, node, name string, send func(context.Context) (*model.AgentPlugin, error)) (before, after *model.AgentPlugin, err error) {
 	show := s.newProgress()
 	defer show.end()
 	looking, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	before := s.workOn(ctx, node, name)
+	before = s.pluginOn(ctx, node, name)
 	go func() {
 		defer close(ended)
 		if show.out != nil {
 			s.lookAtPlugin(looking, node, name, show)
 		}
 	}()
-	p, err := send(ctx)
+	after, err = send(ctx)
 	stop()
 	<-ended
 	if ctx.Err() != nil {
 		show.end()
-		s.tellInterrupted(ctx, node, name, before)
+		s.tellInterrupted(ctx, node, name, workOf(before))
 	}
-	return p, err
+	return before, after, err
 }
 
 // lookAtPlugin shows the progress of a plugin change until ctx ends.
@@ -73,13 +75,25 @@ func (s *session) lookAtPlugin(ctx context.Context, node, name string, show *pro
 // workOn reads the progress of a plugin change. It returns nil if the node does not
 // answer or there is none.
 func (s *session) workOn(ctx context.Context, node, name string) *model.PluginWork {
+	return workOf(s.pluginOn(ctx, node, name))
+}
+
+func workOf(p *model.AgentPlugin) *model.PluginWork {
+	if p == nil {
+		return nil
+	}
+	return p.Work
+}
+
+// pluginOn reads a plugin. It returns nil if the node does not answer or does not have it.
+func (s *session) pluginOn(ctx context.Context, node, name string) *model.AgentPlugin {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	p, err := s.client.AgentPlugin(ctx, node, name)
 	if err != nil {
 		return nil // the request that makes the change reports errors
 	}
-	return p.Work
+	return p
 }
 
 // stepText describes a step in words.
@@ -87,17 +101,23 @@ func stepText(w *model.PluginWork) string {
 	if w == nil {
 		return "waiting for another change of the node's plugins"
 	}
-	if words := map[string]string{
+	steps := map[string]string{
 		stepFetching: "fetching the file", stepVerifying: "verifying the digest", "starting": "starting the new version beside the one that runs",
 		"recovering": "recovering tasks in the new version", "probing": "asking the new version for its fingerprints", "switching": "switching over",
-	}[w.Step]; words != "" {
+	}
+	if w.Action == "install" { // no version runs yet
+		steps["starting"], steps["recovering"] = "starting the plugin for the first time", "recovering tasks"
+		steps["probing"], steps["switching"] = "asking the plugin for its fingerprints", "putting the plugin into place"
+	}
+	if words := steps[w.Step]; words != "" {
 		return words
 	}
 	return "waiting for another change of the node's plugins"
 }
 
 // workText describes the current change of a plugin, or the last one.
-func workText(w *model.PluginWork) string {
+func workText(p *model.AgentPlugin) string {
+	w := p.Work
 	switch {
 	case w == nil:
 		return ""
@@ -105,6 +125,8 @@ func workText(w *model.PluginWork) string {
 		return fmt.Sprintf("%s, %s: %d of %d", w.Action, stepText(w), w.Done, w.Total)
 	case w.Ended == nil:
 		return w.Action + ", " + stepText(w)
+	case w.Error != "" && p.UpgradeError != "" && strings.Contains(w.Error, p.UpgradeError):
+		return fmt.Sprintf("%s at %s failed, see below", w.Action, w.Ended.Format(time.RFC3339))
 	case w.Error != "":
 		return fmt.Sprintf("%s at %s failed: %s", w.Action, w.Ended.Format(time.RFC3339), w.Error)
 	}

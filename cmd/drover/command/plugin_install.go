@@ -42,8 +42,8 @@ func pluginSourceFlags(fs *flag.FlagSet) *pluginSource {
 func pluginInstall() spec {
 	return spec{
 		usage: "plugin install [options] <file or URL>", synopsis: "Installs a plugin, or another version of it, on a node", min: 1, max: 1, output: true, takes: takesFiles,
-		help: "A file of this machine is sent to the node; a URL is fetched by the node. The new version starts beside the running one,\n" +
-			"recovers its tasks and takes over; if anything fails the old one keeps running. The node must allow this:\nplugin_install = true in the client block of its configuration.\n\n" +
+		help: "A file of this machine is sent to the node; a URL is fetched by the node. If the node has the plugin already, the new version\nstarts beside the running one, recovers its tasks and takes over; if anything fails the old one keeps running.\n" +
+			"A plugin that is new to the node is started, and its file stays only if it works. The node must allow this:\nplugin_install = true in the client block of its configuration.\n\n" +
 			"The command shows the progress. Ctrl-C during the upload cancels the change; after that the node continues, as with -detach.",
 		setup: func(fs *flag.FlagSet) run {
 			src := pluginSourceFlags(fs)
@@ -114,14 +114,26 @@ func (s *session) installPlugin(ctx context.Context, src *pluginSource, name, ac
 			return s.client.UploadAgentPlugin(ctx, id, name, action, r, f, size, *src.detach)
 		}
 	}
-	p, err := s.followPlugin(ctx, id, name, send)
+	before, p, err := s.followPlugin(ctx, id, name, send)
 	return s.show(p, err, func() {
 		if *src.detach {
 			s.printf("Plugin %q is being installed; for the outcome see: drover plugin status %s", name, name)
 			return
 		}
-		s.printf("Plugin %q runs as version %s (%s), with %d tasks", p.Name, p.Version, p.Digest, p.Tasks)
+		s.printf("%s", installText(before, p))
 	})
+}
+
+// installText says what an installation has changed. before is nil or without a digest if
+// the node did not have the plugin.
+func installText(before, p *model.AgentPlugin) string {
+	switch {
+	case before == nil || before.Digest == "":
+		return fmt.Sprintf("Plugin %q is installed: version %s (%s), it serves %s", p.Name, p.Version, p.Digest, serves(p))
+	case before.Digest == p.Digest:
+		return fmt.Sprintf("Plugin %q runs as version %s (%s) as before, with %d tasks", p.Name, p.Version, p.Digest, p.Tasks)
+	}
+	return fmt.Sprintf("Plugin %q was upgraded from version %s to %s (%s), with %d tasks", p.Name, before.Version, p.Version, p.Digest, p.Tasks)
 }
 
 func readConfig(file string) (map[string]any, error) {

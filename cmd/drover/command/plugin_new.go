@@ -44,7 +44,7 @@ func pluginNew() spec {
 				case o.Release != "":
 					s.printf("  go mod tidy")
 				default:
-					s.printf("  go get github.com/drover-project/drover@latest && go mod tidy")
+					s.printf("  go get github.com/drover-project/drover/sdk@latest && go mod tidy")
 				}
 				s.printf("  make test    checks the plugin against every rule of its contract\n  make run     starts an agent with the plugin")
 				return nil

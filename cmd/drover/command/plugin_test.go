@@ -28,7 +28,7 @@ const twoPlugins = `[{"Name":"device-gpu","Version":"2","State":"crash loop","Re
 {"Name":"driver-exec","Version":"1.0.0","State":"running","PID":41,"Tasks":3,"Drivers":["exec","raw_exec"]}]`
 
 const onePlugin = `{"Name":"driver-exec","Version":"1.0.0","State":"running","PID":41,"Path":"/p/driver-exec","Digest":"sha256:aa","Previous":"sha256:bb",
-"Tasks":3,"Drivers":["exec","raw_exec"],"Work":{"Action":"install","Step":"recovering","Done":2,"Total":3},"UpgradeError":"does not start","Bad":[{"Digest":"sha256:cc","Why":"exit code 1"}]}`
+"Tasks":3,"Drivers":["exec","raw_exec"],"Work":{"Action":"upgrade","Step":"recovering","Done":2,"Total":3},"UpgradeError":"does not start","Bad":[{"Digest":"sha256:cc","Why":"exit code 1"}]}`
 
 func TestPluginsOfANodeAreShown(t *testing.T) {
 	f := newFake(t, map[string]string{
@@ -38,7 +38,7 @@ func TestPluginsOfANodeAreShown(t *testing.T) {
 	for line, want := range map[string]string{
 		"plugin list":                           "device-gpu   2        crash loop  0      7         gpu\ndriver-exec  1.0.0    running     3      0         exec, raw_exec\n\ndevice-gpu: no library",
 		"plugin status":                         "crash loop",
-		"plugin status driver-exec":             "Last change = install, recovering tasks in the new version: 2 of 3",
+		"plugin status driver-exec":             "Last change = upgrade, recovering tasks in the new version: 2 of 3",
 		"plugin status -t {{.PID}}":             "",
 		"plugin status -t {{.PID}} driver-exec": "41",
 		"plugin status -type csi":               "Container Storage Interface\nNo CSI plugins",
@@ -124,7 +124,7 @@ func TestAnInstallShowsHowFarItHasComeAndNothingButJSONForPrograms(t *testing.T)
 			if n == 4 {
 				once.Do(func() { close(slow) })
 			}
-			_, _ = fmt.Fprintf(w, `{"Name":"driver-x","Work":{"Action":"install","Step":"recovering","Done":%d,"Total":200}}`, n)
+			_, _ = fmt.Fprintf(w, `{"Name":"driver-x","Work":{"Action":"upgrade","Step":"recovering","Done":%d,"Total":200}}`, n)
 		}
 	}))
 	defer agent.Close()
@@ -149,9 +149,9 @@ func TestAnInstallShowsHowFarItHasComeAndNothingButJSONForPrograms(t *testing.T)
 
 func TestAnInterruptedInstallSaysWhatBecomesOfIt(t *testing.T) {
 	for work, want := range map[string]string{
-		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z"}`:                                                      "the node continues without this command (switching over)",
-		`{"Action":"install","Step":"fetching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z","Error":"it broke off"}`: "nothing was changed\n",
-		`{"Action":"install","Step":"switching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z"}`:                       "the change had already completed",
+		`{"Action":"upgrade","Step":"switching","Began":"2026-11-21T12:00:01Z"}`:                                                      "the node continues without this command (switching over)",
+		`{"Action":"upgrade","Step":"fetching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z","Error":"it broke off"}`: "nothing was changed\n",
+		`{"Action":"upgrade","Step":"switching","Began":"2026-11-21T12:00:01Z","Ended":"2026-11-21T12:00:02Z"}`:                       "the change had already completed",
 		`{"Action":"rollback","Step":"switching","Began":"2026-11-21T11:00:00Z","Ended":"2026-11-21T11:00:01Z"}`:                      "nothing was changed\n", // the previous change
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())

@@ -81,7 +81,7 @@ func specs() map[string]func() spec {
 		"operator gossip keyring generate": gossipGenerate,
 		"operator root keyring list":       keyringList, "operator root keyring rotate": keyringRotate, "operator root keyring remove": keyringRemove,
 
-		"plugin check": pluginCheck, "plugin new": pluginNew,
+		"plugin check": pluginCheck, "plugin new": pluginNew, "plugin proto": pluginProto, "plugin run": pluginRun,
 
 		"plugin register": pluginRegister, "plugin deregister": pluginDeregister, "plugin registry": pluginRegistry, "plugin rollout": pluginRollout,
 		"plugin list": pluginList, "plugin status": pluginStatus, "plugin install": pluginInstall, "plugin upgrade": pluginUpgrade, "plugin remove": pluginRemove,

@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
@@ -45,10 +46,7 @@ func (d *Daemon) newAPI() (*api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := api.Config{
-		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, Hosts: d.cfg.HTTPNames(), ConnsPerClient: connsPerClient(d.cfg.Limits.HTTPMaxConnsPerClient), TLS: secure,
-		Handshake: config.Duration(d.cfg.Limits.HTTPSHandshakeTimeout, api.DefaultHandshake),
-	}
+	cfg := d.apiConfig(secure)
 	if d.server != nil {
 		if n := d.cfg.Server.EventBufferSize; n != nil {
 			cfg.EventBuffer = *n
@@ -57,6 +55,16 @@ func (d *Daemon) newAPI() (*api.Server, error) {
 		return api.New(serverBackend{d, d.server.Endpoint()}, d.log, cfg), nil
 	}
 	return api.NewNode(nodeBackend{d, d.ownCalls()}, d.node.HasAlloc, d.forward(), d.log, cfg), nil
+}
+
+// apiConfig returns the part of the API's configuration that comes from the agent's.
+func (d *Daemon) apiConfig(secure *tls.Config) api.Config {
+	limits := d.cfg.Limits
+	return api.Config{
+		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, Hosts: d.cfg.HTTPNames(), TLS: secure,
+		ConnsPerClient: connsPerClient(limits.HTTPMaxConnsPerClient),
+		Handshake:      config.Duration(limits.HTTPSHandshakeTimeout, api.DefaultHandshake),
+	}
 }
 
 // ownCalls returns the calls to this agent's node.

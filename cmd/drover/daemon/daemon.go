@@ -280,7 +280,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 			DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB, ReservableCores: c.CoresForTasks(), MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
 		PluginDir: d.cfg.PluginDir, PluginConfig: d.pluginConfig(), PluginArgs: d.pluginArgs(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
-		PluginLimits:  d.pluginLimits(),
+		PluginLimits: d.pluginLimits(), PluginAccess: d.pluginAccess(), Hidden: []string{d.dataDir},
 		Rules:         d.taskRules(),
 		StatsInterval: config.Duration(d.cfg.Telemetry.CollectionInterval, time.Second), AllocMetrics: d.cfg.Telemetry.PublishAllocationMetrics,
 		GC: collect.Limits{

@@ -19,6 +19,15 @@ func (d *Daemon) pluginLimits() map[string]confine.Limits {
 	return out
 }
 
+// pluginAccess returns what the configuration says about the rights of plugins.
+func (d *Daemon) pluginAccess() map[string]confine.Access {
+	out := map[string]confine.Access{}
+	for name, p := range d.cfg.Plugins {
+		out[name] = p.Access
+	}
+	return out
+}
+
 // pluginArgs returns the arguments of plugin processes.
 func (d *Daemon) pluginArgs() map[string][]string {
 	out := map[string][]string{}

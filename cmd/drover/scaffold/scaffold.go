@@ -31,8 +31,11 @@ var templates embed.FS
 // Kinds lists the kinds of plugins that can be generated.
 var Kinds = []string{"driver", "device", "stats"}
 
-// sdkModule is the module that contains the SDK.
-const sdkModule = "github.com/drover-project/drover"
+// sdkModule is the module of the SDK.
+const sdkModule = "github.com/drover-project/drover/sdk"
+
+// testModule is what only the tests of the SDK need.
+const testModule = "go.uber.org/goleak"
 
 // Options says what to generate.
 type Options struct {
@@ -45,10 +48,10 @@ type Options struct {
 	// Module is the path of the new module. It defaults to Name.
 	Module string
 	// Replace is the root of a checkout of Drover to build against instead of a release.
-	// The module's requirements are taken from its go.mod and go.sum.
+	// The module's requirements are taken from the go.mod and go.sum of its SDK.
 	Replace string
-	// Release is the release to build against, as "v1.2.3". If empty, the user selects
-	// one with go get.
+	// Release is the release of the SDK to build against, as "v1.2.3". If empty, the user
+	// selects one with go get.
 	Release string
 }
 
@@ -159,8 +162,8 @@ func render(d data) (map[string][]byte, error) {
 	return out, nil
 }
 
-// requires matches the require directives of a go.mod that is formatted by go mod.
-var requires = regexp.MustCompile(`(?ms)^require \(\n.*?^\)\n|^require [^(\n]+\n`)
+// required matches the lines of require blocks in a go.mod that is formatted by go mod.
+var required = regexp.MustCompile(`(?m)^\t(\S+) (v\S+)(?: // indirect)?$`)
 
 var goVersion = regexp.MustCompile(`(?m)^go [0-9.]+$`)
 
@@ -180,19 +183,24 @@ func (o *Options) module(d data, files map[string][]byte) error {
 	if err != nil {
 		return fmt.Errorf("replace: %w", err)
 	}
+	root = filepath.Join(root, "sdk")
 	theirs, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil || !bytes.Contains(theirs, []byte("module "+sdkModule+"\n")) {
-		return errors.Join(errdefs.InvalidArgumentf("-replace: %s is not a checkout of %s", root, sdkModule), err)
+		return errors.Join(errdefs.InvalidArgumentf("-replace: %s is not a checkout of Drover: it has no module %s", o.Replace, sdkModule), err)
 	}
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err != nil {
 		return fmt.Errorf("replace: %w", err)
 	}
-	fmt.Fprintf(&b, "%s\n\nrequire %s v0.0.0\n\nreplace %s => %s\n\n", goVersion.Find(theirs), sdkModule, sdkModule, root)
-	for _, r := range requires.FindAll(theirs, -1) {
-		b.Write(r)
-		b.WriteString("\n")
+	fmt.Fprintf(&b, "%s\n\nrequire %s v0.0.0\n\nrequire (\n", goVersion.Find(theirs), sdkModule)
+	var lines []string
+	for _, r := range required.FindAllSubmatch(theirs, -1) {
+		if string(r[1]) != testModule {
+			lines = append(lines, fmt.Sprintf("\t%s %s // indirect\n", r[1], r[2]))
+		}
 	}
+	slices.Sort(lines)
+	fmt.Fprintf(&b, "%s)\n\nreplace %s => %s\n", strings.Join(lines, ""), sdkModule, root)
 	files["go.mod"], files["go.sum"] = []byte(b.String()), sums
 	return nil
 }

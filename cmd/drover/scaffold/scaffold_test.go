@@ -52,7 +52,7 @@ func TestAReleaseOrACheckoutIsWhatThePluginBuildsWith(t *testing.T) {
 		}
 		return string(body)
 	}
-	if got := read(scaffold.Options{Release: "v1.2.3"}); !strings.Contains(got, "require github.com/drover-project/drover v1.2.3") {
+	if got := read(scaffold.Options{Release: "v1.2.3"}); !strings.Contains(got, "require github.com/drover-project/drover/sdk v1.2.3") {
 		t.Errorf("with a release: %s", got)
 	}
 	root, err := filepath.Abs("../../..")
@@ -60,7 +60,7 @@ func TestAReleaseOrACheckoutIsWhatThePluginBuildsWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := read(scaffold.Options{Replace: "../../.."})
-	for _, want := range []string{"module example.org/p\n", "replace github.com/drover-project/drover => " + root, "google.golang.org/grpc v"} {
+	for _, want := range []string{"module example.org/p\n", "replace github.com/drover-project/drover/sdk => " + filepath.Join(root, "sdk"), "google.golang.org/grpc v"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("with a checkout, go.mod has no %q:\n%s", want, got)
 		}

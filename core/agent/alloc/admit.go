@@ -6,6 +6,7 @@ package alloc
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"os/user"
 	"strconv"
@@ -64,7 +65,11 @@ func accessOf(c driver.Capabilities, name string, uid int) allocdir.Access {
 // alloc has none or the driver cannot run it so. It is on the disk before anything
 // belongs to it.
 func (p *preparation) assignUser(ctx context.Context, name string) (int, error) {
-	if name != "" || !canBeDynamic(p.info.Capabilities) {
+	if c := p.info.Capabilities; name != "" || !canBeDynamic(c) {
+		if name == "" && c.DefaultUser != "" && !c.UnknownUser && p.cfg.Users.Enabled() {
+			text := fmt.Sprintf("driver %q of this node has no user id for each alloc, though client.users is set: the task runs as %s, as tasks of other allocs do; upgrade the driver's plugin", p.task.Driver, c.DefaultUser)
+			p.note(p.name, model.TaskEvent{Type: model.TaskHookMessage, Message: text, DisplayMessage: text})
+		}
 		return 0, nil
 	}
 	p.building.Lock()

@@ -71,6 +71,8 @@ type Config struct {
 	Devices   Devices
 	Artifacts Artifacts
 	Templates Templates
+	// Cgroups makes cgroups for tasks; nil if the node cannot.
+	Cgroups Cgroups
 	// SecretsInMemory: secrets folders are memory file systems.
 	SecretsInMemory bool
 	// Users gives ids to allocs; nil gives none.

@@ -176,8 +176,8 @@ func unknownTask(name string) error { return errdefs.InvalidArgumentf("unknown t
 
 // TaskRun names a running task for its driver.
 type TaskRun struct {
-	Task   string
-	ID     string
+	Task string
+	driver.TaskRef
 	Driver driver.Driver
 }
 
@@ -186,12 +186,15 @@ type TaskRun struct {
 func (r *Runner) Running(name string) ([]TaskRun, error) {
 	r.mu.Lock()
 	names, err := r.pick(name)
-	type run struct{ task, driver, id string }
+	type run struct {
+		task, driver string
+		ref          driver.TaskRef
+	}
 	var runs []run
 	for _, n := range names {
 		t := r.tasks[n]
 		if t.state.Phase == task.Running || t.state.Phase == task.Delaying || t.state.Phase == task.Stopping && !t.state.RestartWanted {
-			runs = append(runs, run{n, t.job.Driver, taskID(r.id, n, t.state.Run)})
+			runs = append(runs, run{n, t.job.Driver, r.ref(n, t.state.Run)})
 		}
 	}
 	r.mu.Unlock()
@@ -204,7 +207,7 @@ func (r *Runner) Running(name string) ([]TaskRun, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, TaskRun{Task: x.task, ID: x.id, Driver: drv})
+		out = append(out, TaskRun{Task: x.task, TaskRef: x.ref, Driver: drv})
 	}
 	return out, nil
 }
@@ -248,6 +251,9 @@ func (r *Runner) Exec(ctx context.Context, name string, opts driver.ExecOptions,
 	}
 	if !runs[0].Driver.Info().Capabilities.Exec {
 		return driver.ExitResult{}, errdefs.Unimplementedf("driver of task %q does not support exec", name)
+	}
+	if missing := driver.MissingExecOptions(runs[0].Driver.Info().Capabilities, opts); len(missing) > 0 {
+		return driver.ExitResult{}, errdefs.Unimplementedf("the driver of task %q runs commands only with the %s of the task itself", name, strings.Join(missing, ", "))
 	}
 	return runs[0].Driver.ExecTask(ctx, runs[0].ID, opts, stream)
 }

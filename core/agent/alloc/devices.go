@@ -68,14 +68,17 @@ func (r *Runner) reservedEnv(taskName string) map[string]string {
 
 // addDevices shows the task its devices. A driver that shows its tasks the
 // machine as it is has nothing to mount for that.
-func (p *preparation) addDevices(out *driver.TaskConfig) {
+func (p *preparation) addDevices(out *driver.TaskConfig) error {
 	all := p.tasks[p.name].reserved.Load()
 	if all == nil {
-		return
+		return nil
 	}
 	out.DeviceEnv, out.CDIDevices = all.Env, all.CDIDevices
 	if p.info.Capabilities.FSIsolation == "none" {
-		return
+		return nil
+	}
+	if len(all.Mounts) > 0 && !p.info.Capabilities.MountConfigs {
+		return errdefs.InvalidArgumentf("driver %q cannot mount what the devices of task %q need; use another driver for it", p.info.Name, p.name)
 	}
 	for _, m := range all.Mounts {
 		out.Mounts = append(out.Mounts, driver.Mount{HostPath: m.HostPath, TaskPath: m.TaskPath, ReadOnly: m.ReadOnly})
@@ -83,4 +86,5 @@ func (p *preparation) addDevices(out *driver.TaskConfig) {
 	for _, n := range all.Nodes {
 		out.Devices = append(out.Devices, driver.Device{HostPath: n.HostPath, TaskPath: n.TaskPath, Permissions: n.Permissions})
 	}
+	return nil
 }

@@ -24,14 +24,16 @@ const (
 	// answer is asked again.
 	retryMin = 200 * time.Millisecond
 	retryMax = 10 * time.Second
-	// stopGrace is how long after its kill timeout a task may take to end
-	// before it is destroyed by force.
-	stopGrace = 30 * time.Second
 )
 
 // taskID returns the driver's ID of one run of a task.
 func taskID(allocID, name string, run uint64) string {
 	return fmt.Sprintf("%s/%s/%d", allocID, name, run)
+}
+
+// ref names one run of a task for its destruction.
+func (r *Runner) ref(name string, run uint64) driver.TaskRef {
+	return driver.TaskRef{ID: taskID(r.id, name, run), AllocDir: r.dir.Path, TaskDir: r.dir.Task(name)}
 }
 
 // carryOut carries out the effects of a transition. Timers are set at once; everything
@@ -137,15 +139,21 @@ func (r *Runner) launch(ctx context.Context, name string, e task.Start) (driver.
 }
 
 // startTask has the driver start the task.
-func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, config *driver.TaskConfig) error {
-	handle, address, err := drv.StartTask(ctx, config)
+func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, run uint64, config *driver.TaskConfig) error {
+	begin := func() (*driver.Handle, *driver.NetworkOverride, error) {
+		if err := r.makeCgroup(ctx, drv, name, run, config); err != nil {
+			return nil, nil, err
+		}
+		return drv.StartTask(ctx, config)
+	}
+	handle, address, err := begin()
 	if errdefs.IsAlreadyExists(err) && r.takeOver(ctx, name, config.ID) {
 		return ctx.Err()
 	}
 	if errdefs.IsAlreadyExists(err) {
 		// It was started by an agent that has lost its state: it belongs to no alloc.
-		if derr := drv.DestroyTask(ctx, config.ID, true); derr == nil {
-			handle, address, err = drv.StartTask(ctx, config)
+		if derr := drv.DestroyTask(ctx, config.Ref(), true); derr == nil {
+			handle, address, err = begin()
 		}
 	}
 	// If the plugin is killed during the start, the task has not failed: continue with
@@ -154,17 +162,18 @@ func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, 
 		if r.takeOver(ctx, name, config.ID) {
 			return ctx.Err()
 		}
-		if !r.cleanUp(drv, config.ID) {
+		if !r.cleanUp(drv, config.Ref()) {
 			break
 		}
 		r.logger.Warn("a start was interrupted and is begun again", "task_id", config.ID, "error", err)
-		handle, address, err = drv.StartTask(ctx, config)
+		handle, address, err = begin()
 	}
 	if err == nil {
 		err = ctx.Err() // the start was given up, so nobody would look after the task
 	}
 	if err != nil {
-		r.cleanUp(drv, config.ID)
+		r.cleanUp(drv, config.Ref())
+		r.removeCgroup(name, run)
 		return err
 	}
 	r.mu.Lock()
@@ -189,17 +198,17 @@ const interruptedTries = 2
 
 // cleanUp destroys a run after a failed start that may have left something behind, and
 // reports whether its driver has confirmed that nothing is left.
-func (r *Runner) cleanUp(drv driver.Driver, id string) bool {
+func (r *Runner) cleanUp(drv driver.Driver, ref driver.TaskRef) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), destroyTimeout)
 	defer cancel()
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
-		err := drv.DestroyTask(ctx, id, true)
+		err := drv.DestroyTask(ctx, ref, true)
 		if err == nil || errdefs.IsNotFound(err) {
 			return true
 		}
 		// A plugin that died in the middle is back soon, and what it had begun is there.
 		if !errdefs.IsUnavailable(err) || r.ctx.Err() != nil || !r.pauseIn(ctx, pause) {
-			r.logger.Warn("a start that failed may have left something behind; the next look for tasks of nobody ends it", "task_id", id, "error", err)
+			r.logger.Warn("a start that failed may have left something behind; the next look for tasks of nobody ends it", "task_id", ref.ID, "error", err)
 			return false
 		}
 	}
@@ -219,7 +228,8 @@ func (r *Runner) wait(drv driver.Driver, name string, run uint64) (ev task.Exite
 				Run: run, ExitCode: res.ExitCode, Signal: res.Signal, OOMKilled: res.OOMKilled, Err: res.Err, Jitter: r.cfg.Jitter(),
 			}, true
 		case errdefs.IsNotFound(err):
-			return task.Exited{Run: run, ExitCode: -1, Err: "the task is gone and its exit code is not known", Jitter: r.cfg.Jitter()}, true
+			r.logger.Warn("a task is gone", "task", name, "error", err)
+			return task.Exited{Run: run, ExitCode: -1, Err: "the task is gone and its exit code is not known: " + err.Error(), Jitter: r.cfg.Jitter()}, true
 		}
 		// An unreachable driver never means that the task is dead.
 		if !r.pause(pause) {
@@ -239,58 +249,6 @@ func (r *Runner) pauseIn(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// stopping reports whether a run is still to be stopped.
-func (r *Runner) stopping(name string, run uint64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.tasks[name].state
-	return s.Run == run && s.Phase == task.Stopping
-}
-
-// stopTask ends a run. Its end is noticed by wait. A driver that does not manage
-// within the kill timeout and a grace is told to destroy the task.
-func (r *Runner) stopTask(driverName, name string, e task.Stop) {
-	id := taskID(r.id, name, e.Run)
-	signal, deadline := e.Signal, r.cfg.Now().Add(e.Timeout+stopGrace)
-	for pause := retryMin; r.stopping(name, e.Run); pause = min(2*pause, retryMax) {
-		drv, err := r.cfg.Drivers.Driver(driverName)
-		if err == nil {
-			if r.cfg.Now().After(deadline) {
-				err = drv.DestroyTask(r.ctx, id, true)
-			} else {
-				err = drv.StopTask(r.ctx, id, e.Timeout, signal)
-			}
-		}
-		if err == nil || r.ctx.Err() != nil {
-			return
-		}
-		// NotFound too: the task may be about to be recovered. If it is gone,
-		// wait finds that out and the loop ends.
-		r.logger.Warn("stopping the task failed; it is tried again", "task", name, "error", err)
-		if errdefs.IsInvalidArgument(err) {
-			signal = "" // a signal that the driver does not know
-		}
-		if !r.pause(pause) {
-			return
-		}
-	}
-}
-
-// destroy frees what a run holds at its driver. The end of the agent does not
-// cut it short at once: what is not freed stays with the driver.
-func (r *Runner) destroy(driverName, name string, run uint64) {
-	drv, err := r.cfg.Drivers.Driver(driverName)
-	if err != nil {
-		return // without its driver nothing of it is held
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), destroyTimeout)
-	defer cancel()
-	defer context.AfterFunc(r.ctx, func() { time.AfterFunc(destroyGrace, cancel) })()
-	if err := drv.DestroyTask(ctx, taskID(r.id, name, run), true); err != nil && !errdefs.IsNotFound(err) {
-		r.logger.Warn("an ended task could not be freed at its driver; the next start of the agent tries again", "task", name, "error", err)
 	}
 }
 
@@ -384,6 +342,7 @@ func (r *Runner) runs(drv driver.Driver, id string, asked int) (bool, error) {
 // lost reports a task that disappeared while no agent ran.
 func (r *Runner) lost(name string, run uint64, why string) {
 	text := "failed to restore task: " + why
+	r.logger.Warn("a task of an earlier agent is lost", "task", name, "error", why)
 	r.post(name, task.Note{Event: model.TaskEvent{
 		Type: model.TaskRestoreFailed, Message: text, DisplayMessage: text, Details: map[string]string{"message": text},
 	}})

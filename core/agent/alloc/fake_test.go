@@ -47,6 +47,7 @@ type fakeDriver struct {
 	user      string // of tasks that name none
 	unknown   bool   // UnknownUser
 	dynamic   bool   // DynamicUsers
+	cgroup    driver.HostCgroup
 
 	destroying time.Duration // how long DestroyTask takes
 }
@@ -65,7 +66,7 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 }
 
 func (d *fakeDriver) Info() driver.Info {
-	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation, DefaultUser: d.user, UnknownUser: d.unknown, DynamicUsers: d.dynamic},
+	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation, DefaultUser: d.user, UnknownUser: d.unknown, DynamicUsers: d.dynamic, HostCgroup: d.cgroup},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{{Name: "say", Type: schema.String}}}}
 }
 
@@ -185,14 +186,17 @@ func (d *fakeDriver) StopTask(_ context.Context, id string, timeout time.Duratio
 	return nil
 }
 
-func (d *fakeDriver) DestroyTask(ctx context.Context, id string, _ bool) error {
+func (d *fakeDriver) DestroyTask(ctx context.Context, ref driver.TaskRef, _ bool) error {
+	d.mu.Lock()
+	takes := d.destroying
+	d.mu.Unlock()
 	select {
-	case <-time.After(d.destroying):
+	case <-time.After(takes):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	d.with(func() { d.destroyed = append(d.destroyed, id) })
-	t, err := d.get(id)
+	d.with(func() { d.destroyed = append(d.destroyed, ref.ID) })
+	t, err := d.get(ref.ID)
 	if errdefs.IsUnavailable(err) {
 		return err
 	}
@@ -201,13 +205,13 @@ func (d *fakeDriver) DestroyTask(ctx context.Context, id string, _ bool) error {
 	}
 	d.mu.Lock()
 	if t.exit == nil {
-		d.say("destroy", id)
+		d.say("destroy", ref.ID)
 	}
 	d.mu.Unlock()
 	d.finish(t, driver.ExitResult{ExitCode: 137, Signal: 9})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.tasks, id)
+	delete(d.tasks, ref.ID)
 	return nil
 }
 

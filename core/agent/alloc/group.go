@@ -219,7 +219,7 @@ func (r *Runner) doGroupStep(name string, try uint64, pick func(groupStep) func(
 		defer cancel()
 		slow := time.AfterFunc(r.cfg.Limits.Slow, func() { r.noteSlowGroup(try) })
 		defer slow.Stop()
-		err := doWithin(ctx, before, over, do)
+		err := doWithin(ctx, before, over, r.survived(name, do))
 		if r.ctx.Err() == nil { // else the next agent goes on
 			r.postGroup(answer(err))
 		}

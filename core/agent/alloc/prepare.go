@@ -82,7 +82,7 @@ func (p *preparation) start(ctx context.Context) error {
 		return err
 	}
 	err = p.step(ctx, StepDriver, p.cfg.Limits.Driver, func(ctx context.Context) error {
-		return p.startTask(ctx, p.driver, p.name, config)
+		return p.startTask(ctx, p.driver, p.name, p.run, config)
 	})
 	if err != nil {
 		return &stepError{cause: task.InDriver, err: err}
@@ -105,8 +105,7 @@ func (p *preparation) taskConfig() (*driver.TaskConfig, error) {
 	}
 	out := p.Runner.taskConfig(p.alloc, p.group, p.task, p.run)
 	out.DriverConfig, out.Env, out.User, out.Mounts = config, p.env.Map(), user, mounts
-	p.addDevices(out)
-	return out, nil
+	return out, p.addDevices(out)
 }
 
 // supported refuses what the node cannot do yet rather than running the task

@@ -82,6 +82,7 @@ type taskRun struct {
 	detail       func() string         // what that step waits for
 	left         <-chan struct{}       // closed when an abandoned step has ended
 	reserved     atomic.Pointer[device.Reservation]
+	grouped      grouped
 }
 
 // New returns a runner for a new alloc, with its Job.
@@ -132,6 +133,9 @@ func (r *Runner) Start() {
 	r.beginGroup(&effects)
 	r.saveAlloc()
 	r.settle(&effects)
+	if !r.ended {
+		r.holdCores(coresOf(r.alloc))
+	}
 }
 
 // Update sets the servers' newest version of the alloc, with its Job.

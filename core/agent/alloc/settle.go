@@ -89,6 +89,7 @@ func (r *Runner) noteEnd() {
 	if !r.ended && r.phase.Phase == group.Over {
 		r.ended = true
 		close(r.over)
+		r.holdCores(nil)
 		r.cfg.Ended(r.id)
 	}
 }

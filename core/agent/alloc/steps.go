@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -131,7 +132,7 @@ func (r *Runner) runStep(ctx context.Context, name string, s step) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		done <- s.do(ctx)
+		done <- r.survived(s.name, s.do)(ctx)
 	}()
 	answered, err := awaitAnswer(ctx, done)
 	switch {
@@ -142,6 +143,18 @@ func (r *Runner) runStep(ctx context.Context, name string, s step) error {
 		return r.overdue(ctx, s, err.Error())
 	}
 	return err
+}
+
+// survived returns do with an error for a panic: a defect in a step, which works on what
+// users wrote, costs the task and not the agent with all others.
+func (r *Runner) survived(step string, do func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) (err error) {
+		defer panics.Handle(func(p *panics.Panic) {
+			r.logger.Error("a step panicked, which is a defect of Drover; the step fails", p.Fields("step", step)...)
+			err = errdefs.Internalf("step %q failed because of a defect of Drover: %v; please report it with the agent's log", step, p.Value)
+		})
+		return do(ctx)
+	}
 }
 
 // awaitAnswer waits for the error of a call that ends with ctx. Most calls heed their

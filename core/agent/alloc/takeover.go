@@ -27,7 +27,7 @@ func (r *Runner) goOn(ctx context.Context, name string, e task.Start) (driver.Dr
 		return r.driverOf(name)
 	}
 	if drv, err := r.driverOf(name); err == nil {
-		r.cleanUp(drv, id)
+		r.cleanUp(drv, r.ref(name, e.Run))
 	}
 	return nil, ctx.Err()
 }

@@ -200,3 +200,14 @@ func TestADriverThatCannotRunAsAnyUserGetsNoUserID(t *testing.T) {
 		})
 	}
 }
+
+func TestATaskIsToldThatItsDriverIsTooOldForUserIDs(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		b.driver.user = "nobody"
+		b.cfg.Users = alloc.NewUsers(200001, 200001, nobody)
+		b.run(newAlloc(newTask("web")))
+		synctest.Wait()
+		b.wants("web", "running")
+		b.hasEvent("web", "the task runs as nobody, as tasks of other allocs do; upgrade the driver's plugin")
+	})
+}

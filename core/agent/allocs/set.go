@@ -154,3 +154,15 @@ func (s *Set) Close() {
 	}
 	s.work.Wait()
 }
+
+// OwnsCgroup reports whether a cgroup of this agent is that of a task of an alloc, or may
+// be. It has the alloc remove one that the task has no use for.
+func (s *Set) OwnsCgroup(allocID, task string) bool {
+	s.mu.Lock()
+	r, unrestored := s.runners[allocID], s.unrestored[allocID]
+	s.mu.Unlock()
+	if r != nil {
+		r.TidyCgroup(task)
+	}
+	return unrestored || r != nil
+}

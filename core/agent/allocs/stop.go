@@ -56,7 +56,7 @@ func (s *Set) destroyAll(ctx context.Context, runners []*alloc.Runner) {
 			slots <- struct{}{}
 			work.Go(func() {
 				defer func() { <-slots }()
-				if err := t.Driver.DestroyTask(ctx, t.ID, true); err != nil {
+				if err := t.Driver.DestroyTask(ctx, t.TaskRef, true); err != nil {
 					s.cfg.Logger.Warn("a task may be left behind", "task_id", t.ID, "error", err)
 				}
 			})

@@ -63,6 +63,13 @@ type Allocs interface {
 	Remove(ctx context.Context, r *alloc.Runner) error
 	// Owned reports whether a task of a driver is an alloc's, or may be.
 	Owned(taskID string) bool
+	// OwnsCgroup is the same for a cgroup that this agent has made.
+	OwnsCgroup(allocID, task string) bool
+}
+
+// Cgroups are the cgroups of tasks that agents have made. *cgroup.Tree implements it.
+type Cgroups interface {
+	Sweep(ctx context.Context, owned func(allocID, task string) bool) ([]string, error)
 }
 
 // Drivers are the node's drivers.
@@ -77,6 +84,7 @@ type Config struct {
 	Root    string // directory of the allocs' directories
 	Allocs  Allocs
 	Drivers Drivers
+	Cgroups Cgroups // may be nil
 	// EndAcknowledged reports whether servers know that an alloc has ended.
 	EndAcknowledged func(allocID string) bool
 	Logger          hclog.Logger

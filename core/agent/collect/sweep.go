@@ -20,7 +20,8 @@ const (
 	sweepLimit = 2 * time.Minute
 )
 
-// Sweep ends tasks that drivers have and no alloc owns, until ctx ends. A start that
+// Sweep ends tasks that drivers, or cgroups of this agent, have and no alloc owns, until
+// ctx ends. A start that
 // was interrupted, by a kill of the plugin, the supervisor or this agent, can leave
 // one, and so can an agent that has lost its state.
 func (c *Collector) Sweep(ctx context.Context) {
@@ -29,6 +30,7 @@ func (c *Collector) Sweep(ctx context.Context) {
 		for _, p := range prints {
 			c.sweepDriver(ctx, p.Name)
 		}
+		c.sweepCgroups(ctx)
 		sleep(ctx, sweepPause)
 		timer := time.NewTimer(sweepEvery)
 		select {
@@ -64,8 +66,23 @@ func (c *Collector) sweepDriver(ctx context.Context, name string) {
 			continue
 		}
 		c.cfg.Logger.Warn("a driver has a task that no allocation owns; it is ended", "driver", name, "task_id", id)
-		if err := d.DestroyTask(ctx, id, true); err != nil {
+		if err := d.DestroyTask(ctx, driver.TaskRef{ID: id}, true); err != nil {
 			c.cfg.Logger.Warn("a task that no allocation owns cannot be ended yet; it is tried again", "driver", name, "task_id", id, "error", err)
 		}
+	}
+}
+
+func (c *Collector) sweepCgroups(ctx context.Context) {
+	if c.cfg.Cgroups == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	gone, err := c.cfg.Cgroups.Sweep(ctx, c.cfg.Allocs.OwnsCgroup)
+	for _, name := range gone {
+		c.cfg.Logger.Warn("a cgroup of a task that no allocation owns was left by an earlier agent; it was removed with what ran in it", "task", name)
+	}
+	if err != nil {
+		c.cfg.Logger.Warn("a cgroup that no allocation owns cannot be removed yet; it is tried again", "error", err)
 	}
 }

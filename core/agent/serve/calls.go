@@ -228,7 +228,7 @@ func (s *Server) exec(ctx context.Context, q rpc.ExecRequest, in <-chan []byte, 
 	defer cancel()
 	x := newExecSession(send)
 	go x.read(ctx, in)
-	result, err := r.Exec(ctx, q.Task, driver.ExecOptions{Command: cmd, TTY: q.Tty}, driver.ExecStream{
+	result, err := r.Exec(ctx, q.Task, driver.ExecOptions{Command: cmd, TTY: q.Tty, User: q.User, Directory: q.Dir, Env: q.Env}, driver.ExecStream{
 		Stdin: x.stdin, Stdout: x.writer(false), Stderr: x.writer(true), Resize: x.sizes,
 	})
 	x.close()

@@ -4,12 +4,16 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"os/user"
 	"slices"
+	"strconv"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -17,6 +21,7 @@ import (
 // Plugins is the node's host of plugins.
 type Plugins interface {
 	Listed() []pluginhost.PluginStatus
+	Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{})
 	Plugin(name string) (pluginhost.PluginStatus, error)
 	InstallFrom(ctx context.Context, r pluginhost.Release, body io.Reader) (pluginhost.PluginStatus, error)
 	InstallDetached(ctx context.Context, r pluginhost.Release, body io.Reader) error
@@ -41,7 +46,7 @@ func (s *Server) answerPlugins(send func([]byte) error) error {
 	}
 	out := []*model.AgentPlugin{}
 	for _, st := range h.Listed() {
-		out = append(out, agentPlugin(st))
+		out = append(out, agentPlugin(h, st))
 	}
 	return sendJSON(send, out)
 }
@@ -60,7 +65,7 @@ func (s *Server) answerPlugin(name string, send func([]byte) error) error {
 		}
 		st = all[i]
 	}
-	return sendJSON(send, agentPlugin(st))
+	return sendJSON(send, agentPlugin(h, st))
 }
 
 // changePlugin does to a plugin what an operator asks for.
@@ -154,11 +159,20 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func agentPlugin(st pluginhost.PluginStatus) *model.AgentPlugin {
+func agentPlugin(h Plugins, st pluginhost.PluginStatus) *model.AgentPlugin {
 	out := &model.AgentPlugin{
 		Name: st.Name, Version: st.Version, Path: st.Path, Digest: st.Digest, PID: st.PID, State: string(st.State), Restarts: st.Restarts,
 		Reattached: st.Reattached, Drivers: st.Drivers, Devices: st.Devices, Collectors: st.Collectors, Tasks: st.Tasks, Previous: st.Previous,
+		Warnings: st.Warnings,
 	}
+	devices, _ := h.Devices()
+	for _, d := range devices {
+		if d.Plugin == st.Name {
+			out.DeviceGroups = append(out.DeviceGroups, pluginhost.DeviceGroups(d)...)
+			out.DeviceProblem = cmp.Or(out.DeviceProblem, d.Problem)
+		}
+	}
+	out.Access, out.Stacks = pluginAccess(st), st.Stacks
 	if st.LastError != nil {
 		out.LastError = st.LastError.Error()
 	}
@@ -176,6 +190,30 @@ func agentPlugin(st pluginhost.PluginStatus) *model.AgentPlugin {
 	}
 	for _, b := range st.Bad {
 		out.Bad = append(out.Bad, model.BadPluginVersion(b))
+	}
+	return out
+}
+
+// pluginAccess describes what a plugin may do; nil if it has not run.
+func pluginAccess(st pluginhost.PluginStatus) *model.PluginAccess {
+	g := st.Granted
+	if g == nil {
+		return nil
+	}
+	restricted := func(is bool) string {
+		if is {
+			return confine.Restricted
+		}
+		return confine.Everything
+	}
+	out := &model.PluginAccess{
+		Profile: g.Profile, UID: g.UID, Groups: g.Rights.Groups, Capabilities: g.Capabilities, NoNewPrivileges: g.NoNewPrivileges,
+		Filesystem: restricted(g.RestrictFiles), HiddenPaths: g.Hidden, ReadPaths: g.Read, WritePaths: g.Write,
+		Syscalls: restricted(g.RestrictSyscalls), Network: g.Network, MemoryMB: g.MemoryMB, Pids: g.Pids, OpenFiles: g.OpenFiles, StateMB: g.StateMB,
+		TLS: st.TLS, Socket: st.Socket, Folder: g.Folder, Lacking: g.Lacking,
+	}
+	if u, err := user.LookupId(strconv.Itoa(g.UID)); err == nil {
+		out.User = u.Username
 	}
 	return out
 }

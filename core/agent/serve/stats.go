@@ -5,6 +5,7 @@ package serve
 
 import (
 	"context"
+	"time"
 
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/agent/fingerprint"
@@ -58,10 +59,31 @@ func (s *Server) answerStats(ctx context.Context, q rpc.AllocRequest, send func(
 	}
 	for _, run := range runs {
 		if sample, ok := s.cfg.Samples.Get(ctx, run.Driver, run.ID); ok { // else its driver does not measure, or it has just ended
+			if pids := processesOf(ctx, run.Driver, run.ID); pids != nil {
+				sample.Pids = pids
+			}
 			out.Add(run.Task, sample, s.cfg.MHz, stats.GivenTo(alloc.DevicesOf(given, run.Task), measured))
 		}
 	}
 	return sendJSON(send, out)
+}
+
+// processPatience is how long an answer waits for the figures of single processes.
+const processPatience = 5 * time.Second
+
+// processesOf asks a driver for the figures of a task's processes; nil if it has none.
+func processesOf(ctx context.Context, d driver.Driver, taskID string) map[string]driver.PidStats {
+	m, ok := d.(driver.ProcessMeter)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, processPatience)
+	defer cancel()
+	out, err := m.ProcessStats(ctx, taskID)
+	if err != nil {
+		return nil // the figures of the task are an answer without them
+	}
+	return out
 }
 
 func hasDevices(v *model.Allocation) bool {

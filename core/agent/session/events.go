@@ -19,8 +19,7 @@ type eventLog struct {
 func (l *eventLog) add(events []*model.NodeEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending = append(l.pending, events...)
-	l.pending = slices.Clone(l.pending[max(0, len(l.pending)-model.MaxNodeEvents):])
+	l.pending = model.NewestNodeEvents(append(slices.Clip(l.pending), events...))
 }
 
 func (l *eventLog) unsent() []*model.NodeEvent {

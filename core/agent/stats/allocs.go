@@ -73,7 +73,7 @@ func AllocSamples(tasks []Running, mhz float64, opts AllocOptions, labels map[st
 }
 
 // perTask is how many samples a task has at most.
-const perTask = 18
+const perTask = 23
 
 func (s *samples) task(t Running, mhz float64, opts AllocOptions) {
 	of := s.taskLabels(t.Alloc, t.Task, opts)
@@ -92,12 +92,28 @@ func (s *samples) task(t Running, mhz float64, opts AllocOptions) {
 	s.gauge(of, "nomad.client.allocs.memory.max_usage", float64(m.MaxUsage))
 	s.gauge(of, "nomad.client.allocs.memory.kernel_usage", float64(m.KernelUsage))
 	s.gauge(of, "nomad.client.allocs.memory.kernel_max_usage", float64(m.KernelMaxUsage))
+	if t.Sample.Processes > 0 {
+		s.gauge(of, "drover.client.allocs.processes", float64(t.Sample.Processes))
+	}
+	s.io(of, t.Sample.IO)
 	if r := t.Alloc.AllocatedResources; r != nil && r.Tasks[t.Task] != nil {
 		has := r.Tasks[t.Task]
 		s.gauge(of, "nomad.client.allocs.cpu.allocated", float64(has.Cpu.CpuShares))
 		s.gauge(of, "nomad.client.allocs.memory.allocated", float64(has.Memory.MemoryMB)*(1<<20))
 		if has.Memory.MemoryMaxMB > 0 {
 			s.gauge(of, "nomad.client.allocs.memory.max_allocated", float64(has.Memory.MemoryMaxMB)*(1<<20))
+		}
+	}
+}
+
+// io adds what a task has read and written, as far as its driver measures it.
+func (s *samples) io(of map[string]string, io driver.IOStats) {
+	for i, v := range []struct {
+		name  string
+		value uint64
+	}{{"read_bytes", io.ReadBytes}, {"written_bytes", io.WrittenBytes}, {"reads", io.Reads}, {"writes", io.Writes}} {
+		if slices.Contains(io.Measured, driver.IOMeasures[i]) {
+			s.counter(of, "drover.client.allocs.io."+v.name, float64(v.value))
 		}
 	}
 }

@@ -155,10 +155,12 @@ func (s *samples) series(r pluginhost.HostReading) {
 				of[name] = value
 			}
 		}
-		switch name := "drover.client.stats." + v.Series; kinds[v.Series] {
-		case stats.Gauge:
+		kind, declared := kinds[v.Series]
+		switch name := "drover.client.stats." + v.Series; {
+		case !declared:
+		case kind == stats.Gauge, kind == stats.SeriesUnknown:
 			s.gauge(of, name, v.Value)
-		case stats.Counter:
+		case kind == stats.Counter:
 			s.counter(of, name, v.Value)
 		}
 	}

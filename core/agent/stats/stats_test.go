@@ -328,6 +328,33 @@ func TestAnAllocsMetricsHaveTheReferencesNamesAndLabels(t *testing.T) {
 	}
 }
 
+func TestInputAndOutputIsAMetricAndAnAnswerWhereItIsMeasured(t *testing.T) {
+	a := &model.Allocation{ID: "a1", Namespace: "default", TaskGroup: "g", JobID: "j"}
+	some := driver.TaskStats{Processes: 2, IO: driver.IOStats{ReadBytes: 5, WrittenBytes: 7, Measured: driver.IOMeasures[:2]}}
+	list := stats.AllocSamples([]stats.Running{{Alloc: a, Task: "t", Sample: some}, {Alloc: a, Task: "none"}}, 2000, stats.AllocOptions{}, nil)
+	for name, want := range map[string]float64{"io.read_bytes": 5, "io.written_bytes": 7, "processes": 2} {
+		if s, ok := find(list, "drover.client.allocs."+name, "task", "t"); !ok || s.Value != want {
+			t.Errorf("%s is %+v, want %v", name, s, want)
+		}
+		if s, ok := find(list, "drover.client.allocs."+name, "task", "none"); ok {
+			t.Errorf("%s of a task that is not measured: %+v", name, s)
+		}
+	}
+	if s, ok := find(list, "drover.client.allocs.io.reads"); ok {
+		t.Errorf("operations, which are not measured: %+v", s)
+	}
+	out := stats.NewAllocUsage()
+	out.Add("t", some, 2000, nil)
+	out.Add("u", some, 2000, nil)
+	out.Add("none", driver.TaskStats{}, 2000, nil)
+	if io := out.ResourceUsage.IOStats; io == nil || io.ReadBytes != 10 || io.WrittenBytes != 14 || out.ResourceUsage.Processes != 4 {
+		t.Errorf("the alloc's usage is %+v", out.ResourceUsage)
+	}
+	if out.Tasks["none"].ResourceUsage.IOStats != nil {
+		t.Errorf("the answer names input and output that nobody measured")
+	}
+}
+
 func TestWhatHappenedToTasksIsCountedUnderTheReferencesNames(t *testing.T) {
 	a := &model.Allocation{ID: "a1", Namespace: "default", TaskGroup: "g", JobID: "j", Job: &model.Job{ID: "j", Name: "j"}}
 	list := stats.CountSamples([]stats.Counted{

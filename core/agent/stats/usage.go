@@ -29,6 +29,18 @@ type Usage struct {
 	MemoryStats MemoryUsage
 	CpuStats    CPUUsage
 	DeviceStats []*DeviceGroup
+	// The reference has no such figures. They are absent where they are not measured.
+	IOStats   *IOUsage `json:",omitempty"`
+	Processes uint64   `json:",omitempty"`
+}
+
+// IOUsage is what tasks have read from and written to storage since they started.
+type IOUsage struct {
+	ReadBytes    uint64
+	WrittenBytes uint64
+	Reads        uint64
+	Writes       uint64
+	Measured     []string
 }
 
 // CPUUsage is in percent of a core; ticks are MHz.
@@ -67,7 +79,11 @@ func (u *AllocUsage) Add(task string, s driver.TaskStats, mhz float64, devices [
 	for pid, p := range s.Pids {
 		t.Pids[pid] = usageOf(p.CPU, p.Memory, mhz)
 	}
-	t.ResourceUsage.DeviceStats = devices
+	t.ResourceUsage.DeviceStats, t.ResourceUsage.Processes = devices, s.Processes
+	if len(s.IO.Measured) > 0 {
+		io := IOUsage(s.IO)
+		t.ResourceUsage.IOStats = &io
+	}
 	u.Tasks[task] = t
 	u.ResourceUsage.add(t.ResourceUsage)
 	u.ResourceUsage.DeviceStats = append(u.ResourceUsage.DeviceStats, devices...)
@@ -120,6 +136,19 @@ func (u *Usage) add(v *Usage) {
 	m.KernelUsage += n.KernelUsage
 	m.KernelMaxUsage += n.KernelMaxUsage
 	m.Measured = union(m.Measured, n.Measured)
+	u.Processes += v.Processes
+	if v.IOStats == nil {
+		return
+	}
+	if u.IOStats == nil {
+		u.IOStats = &IOUsage{}
+	}
+	x, y := u.IOStats, v.IOStats
+	x.ReadBytes += y.ReadBytes
+	x.WrittenBytes += y.WrittenBytes
+	x.Reads += y.Reads
+	x.Writes += y.Writes
+	x.Measured = union(x.Measured, y.Measured)
 }
 
 func union(a, b []string) []string {

@@ -155,6 +155,18 @@ func (c *Client) dialExec(ctx context.Context, req *api.ExecRequest) (*websocket
 		params.Set("allocID", req.AllocID)
 		params.Del("command")
 	}
+	for name, value := range map[string]string{"user": req.User, "dir": req.Dir} {
+		if value != "" {
+			params.Set(name, value)
+		}
+	}
+	if len(req.Env) > 0 {
+		env, err := json.Marshal(req.Env)
+		if err != nil {
+			return nil, fmt.Errorf("encode the variables of the command: %w", err)
+		}
+		params.Set("env", string(env))
+	}
 	target := "ws" + strings.TrimPrefix(c.base, "http") + path + "?" + params.Encode()
 	cfg, err := websocket.NewConfig(target, c.base)
 	if err != nil {

@@ -75,6 +75,11 @@ func (b *Breaker) enter() error {
 		b.probing = true
 		return nil
 	}
+	return b.refusal(now)
+}
+
+// refusal is the error of a call that was not tried. b.mu is held.
+func (b *Breaker) refusal(now time.Time) error {
 	return errdefs.Unavailablef("%s has not answered since %s and is asked again %s, so this call was not tried: %w",
 		b.name, b.since.UTC().Format(time.RFC3339), b.when(now), b.last)
 }
@@ -122,6 +127,29 @@ func (b *Breaker) note(err error, canceled bool) {
 			b.since = now
 		}
 	}
+}
+
+// Aside makes a call whose failure says nothing about calls for others, such as one that
+// waits for the end of a process. It fails at once while calls do, and never is the call
+// that is let through then: that one must answer soon.
+func (b *Breaker) Aside(ctx context.Context, call func(context.Context) error) error {
+	if err := b.refused(); err != nil {
+		return err
+	}
+	err := call(ctx)
+	if !errdefs.IsUnavailable(err) && !errdefs.IsDeadlineExceeded(err) {
+		b.leave(err, false)
+	}
+	return err
+}
+
+func (b *Breaker) refused() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.since.IsZero() {
+		return nil
+	}
+	return b.refusal(time.Now())
 }
 
 // Reset closes the breaker, because the callee was replaced.

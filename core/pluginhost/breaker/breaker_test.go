@@ -121,3 +121,33 @@ func TestAnotherProcessBeginsWithAClosedBreaker(t *testing.T) {
 		t.Fatalf("%d calls, %v", x.calls, err)
 	}
 }
+
+func TestACallAsideNeitherStopsOthersNorAsksForThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker.New(`driver "x"`, breaker.Config{Failures: 2, Pause: 10 * time.Second}, nil)
+		stuck := &thing{err: errdefs.DeadlineExceededf("no answer")}
+		for range 10 {
+			if err := b.Aside(t.Context(), stuck.call); !errdefs.IsDeadlineExceeded(err) {
+				t.Fatal(err)
+			}
+		}
+		good := &thing{}
+		if err := b.Do(t.Context(), good.call); err != nil {
+			t.Errorf("others cannot call: %v", err)
+		}
+		for range 2 {
+			_ = b.Do(t.Context(), stuck.call)
+		}
+		time.Sleep(time.Minute)
+		before := stuck.calls
+		if err := b.Aside(t.Context(), stuck.call); !errdefs.IsUnavailable(err) || stuck.calls != before {
+			t.Errorf("it was let through: %v", err)
+		}
+		if err := b.Do(t.Context(), good.call); err != nil {
+			t.Error(err)
+		}
+		if err := b.Aside(t.Context(), good.call); err != nil {
+			t.Error(err)
+		}
+	})
+}

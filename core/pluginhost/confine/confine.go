@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package confine puts plugin processes into cgroups of their own, so that a plugin
-// that leaks memory or forks endlessly harms only itself. It supports cgroup version
-// 1, version 2 and the hybrid of both. It does not start or kill processes, and is not
-// for tasks: their supervisor leaves the cgroup of its plugin
-// (plugins/internal/supervisor). core/pluginhost imports it.
+// Package confine says what the processes of a plugin may do, by the kind of the plugin
+// and the operator's configuration, and starts them so: with a user, capabilities, files
+// (Landlock), system calls (seccomp) and limits (cgroups version 1, 2 and the hybrid of
+// both). It is not for tasks, which have the rights of their driver and leave its cgroup.
+// core/pluginhost and core/config import it.
 package confine
 
 // Limits are the limits of all processes of one plugin together. Zero means no limit.

@@ -30,3 +30,9 @@ func (*Groups) Sweep(time.Time, int) {}
 
 // OOMKills returns 0.
 func (*Groups) OOMKills(string) int { return 0 }
+
+// EndOthers has nothing to kill.
+func (*Groups) EndOthers(string, map[int]bool) int { return 0 }
+
+// FreeTasks has nothing to move.
+func (*Groups) FreeTasks(string, map[int]bool) {}

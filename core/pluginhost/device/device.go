@@ -15,6 +15,16 @@ import (
 // sdk/device/v1.
 type Backend = v1.Device
 
+// Feature is an optional ability of a device plugin.
+type Feature = v1.Feature
+
+// Has reports whether a backend has an optional ability. The host asks it before it
+// makes a call of that ability.
+func Has(b Backend, f Feature) bool { return v1.Has(b, f) }
+
+// KnownFeatures returns the optional abilities of device plugins on which the host acts.
+func KnownFeatures() []Feature { return v1.KnownFeatures() }
+
 // The types of the newest contract.
 type (
 	Info        = v1.Info

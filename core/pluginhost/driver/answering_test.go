@@ -125,7 +125,7 @@ func TestADriverIsIdleOnceNoTaskIsKnownAndNoCallIsUnderWay(t *testing.T) {
 	if _, idle := p.Idle(); idle {
 		t.Fatal("idle with a task")
 	}
-	if err := p.DestroyTask(t.Context(), "t", true); err != nil {
+	if err := p.DestroyTask(t.Context(), driver.TaskRef{ID: "t"}, true); err != nil {
 		t.Fatal(err)
 	}
 	if since, idle := p.Idle(); !idle || time.Since(since) > time.Minute {

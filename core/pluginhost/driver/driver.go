@@ -10,6 +10,7 @@ package driver
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "github.com/drover-project/drover/sdk/driver/v1"
@@ -25,7 +26,7 @@ type Driver interface {
 	RecoverTask(ctx context.Context, handle *Handle) error
 	WaitTask(ctx context.Context, taskID string) (ExitResult, error)
 	StopTask(ctx context.Context, taskID string, timeout time.Duration, signal string) error
-	DestroyTask(ctx context.Context, taskID string, force bool) error
+	DestroyTask(ctx context.Context, ref TaskRef, force bool) error
 	InspectTask(ctx context.Context, taskID string) (*TaskStatus, error)
 	TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error)
 	SignalTask(ctx context.Context, taskID string, signal string) error
@@ -36,6 +37,35 @@ type Driver interface {
 // Lister is a Driver that may list its tasks: see sdk/driver/v1. It returns
 // Unimplemented if it cannot.
 type Lister = v1.Lister
+
+// ProcessMeter is a Driver that may measure single processes: see sdk/driver/v1. It
+// returns Unimplemented if it cannot.
+type ProcessMeter = v1.ProcessMeter
+
+// Feature is an optional ability of a driver.
+type Feature = v1.Feature
+
+// Has reports whether a backend has an optional ability. The host asks it before it
+// makes a call of that ability.
+func Has(b Backend, f Feature) bool { return v1.Has(b, f) }
+
+// KnownFeatures returns the optional abilities of drivers on which the host acts.
+func KnownFeatures() []Feature { return v1.KnownFeatures() }
+
+// MissingExecOptions returns which of opts the driver would ignore: the ExecOption
+// constants of sdk/driver/v1.
+func MissingExecOptions(c Capabilities, opts ExecOptions) []string {
+	var missing []string
+	for _, o := range []struct {
+		name string
+		used bool
+	}{{v1.ExecUser, opts.User != ""}, {v1.ExecDirectory, opts.Directory != ""}, {v1.ExecEnvironment, len(opts.Env) > 0}} {
+		if o.used && !slices.Contains(c.ExecOptions, o.name) {
+			missing = append(missing, o.name)
+		}
+	}
+	return missing
+}
 
 // Backend is a driver in one plugin process, with additional methods for the host.
 type Backend interface {
@@ -54,7 +84,10 @@ type (
 	Health           = v1.Health
 	Fingerprint      = v1.Fingerprint
 	TaskConfig       = v1.TaskConfig
+	TaskRef          = v1.TaskRef
 	Resources        = v1.Resources
+	HostCgroup       = v1.HostCgroup
+	Cgroup           = v1.Cgroup
 	Mount            = v1.Mount
 	Device           = v1.Device
 	Port             = v1.Port
@@ -69,6 +102,7 @@ type (
 	TaskStats        = v1.TaskStats
 	CPUStats         = v1.CPUStats
 	MemoryStats      = v1.MemoryStats
+	IOStats          = v1.IOStats
 	PidStats         = v1.PidStats
 	TaskEvent        = v1.TaskEvent
 	ExecOptions      = v1.ExecOptions
@@ -76,8 +110,14 @@ type (
 	TerminalSize     = v1.TerminalSize
 )
 
-// The health and task states, so that users need only one import.
+// IOMeasures names the values of IOStats.
+var IOMeasures = v1.IOMeasures
+
+// The cgroups, health and task states, so that users need only one import.
 const (
+	HostCgroupBare    = v1.HostCgroupBare
+	HostCgroupLimited = v1.HostCgroupLimited
+
 	HealthUndetected = v1.HealthUndetected
 	HealthUnhealthy  = v1.HealthUnhealthy
 	HealthHealthy    = v1.HealthHealthy

@@ -63,6 +63,8 @@ type nomadDriver struct {
 	base basepb.BasePluginClient
 	rpc  pb.DriverClient
 	info Info
+	// refused is why this agent cannot serve the driver; "" if it can.
+	refused string
 
 	configSpec, taskSpec *specpb.Spec
 
@@ -85,6 +87,7 @@ func ConnectNomad(ctx context.Context, conn grpc.ClientConnInterface, name strin
 	if err != nil {
 		return nil, fmt.Errorf("ask for the capabilities: %w", errdefs.FromGRPC(err))
 	}
+	d.refused = nomadDemands(caps.GetCapabilities())
 	d.configSpec, d.taskSpec = config.GetSpec(), task.GetSpec()
 	for _, s := range []*specpb.Spec{d.configSpec, d.taskSpec} {
 		if s.GetBlock() == nil {
@@ -122,7 +125,13 @@ func (d *nomadDriver) Fingerprint(ctx context.Context) (<-chan Fingerprint, erro
 	if err != nil {
 		return nil, errdefs.FromGRPC(err)
 	}
-	return receive(ctx, s.Recv, nomadFingerprint), nil
+	return receive(ctx, s.Recv, func(m *pb.FingerprintResponse) Fingerprint {
+		f := nomadFingerprint(m)
+		if d.refused != "" && f.Health != HealthUndetected {
+			f.Health, f.HealthDescription = HealthUnhealthy, d.refused
+		}
+		return f
+	}), nil
 }
 
 // receive delivers what a stream brings until it ends or ctx does.
@@ -152,12 +161,16 @@ type nomadHandle struct {
 }
 
 func (d *nomadDriver) StartTask(ctx context.Context, task *TaskConfig) (*Handle, *NetworkOverride, error) {
+	if d.refused != "" {
+		return nil, nil, errdefs.InvalidArgumentf("%s", d.refused)
+	}
 	body, err := hclspec.EncodeJSON(d.taskSpec, task.DriverConfig)
 	if err != nil {
 		return nil, nil, err
 	}
-	config := nomadTask(task, body)
-	if config.StdoutPath, config.StderrPath, err = d.attach(ctx, task.Logs); err != nil {
+	config, logs := nomadTask(task, body), task.Logs
+	logs.Disabled = logs.Disabled || d.info.Capabilities.DisableLogCollection
+	if config.StdoutPath, config.StderrPath, err = d.attach(ctx, logs); err != nil {
 		return nil, nil, fmt.Errorf("prepare the logs of task %s: %w", task.Name, err)
 	}
 	resp, err := d.rpc.StartTask(ctx, &pb.StartTaskRequest{Task: config})
@@ -167,14 +180,14 @@ func (d *nomadDriver) StartTask(ctx context.Context, task *TaskConfig) (*Handle,
 		err = nomadError(err)
 	}
 	if err != nil {
-		_ = d.detach(context.WithoutCancel(ctx), task.Logs) // the start's error says more
+		_ = d.detach(context.WithoutCancel(ctx), logs) // the start's error says more
 		return nil, nil, err
 	}
-	state, err := encodeHandle(resp.GetHandle(), config, task.Logs)
+	state, err := encodeHandle(resp.GetHandle(), config, logs)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.know(task.ID, task.Logs)
+	d.know(task.ID, logs)
 	return &Handle{TaskID: task.ID, Version: int(resp.GetHandle().GetVersion()), State: state}, nomadOverride(resp.GetNetworkOverride()), nil
 }
 
@@ -285,14 +298,14 @@ func (d *nomadDriver) StopTask(ctx context.Context, taskID string, timeout time.
 	return nomadError(err)
 }
 
-func (d *nomadDriver) DestroyTask(ctx context.Context, taskID string, force bool) error {
-	_, err := d.rpc.DestroyTask(ctx, &pb.DestroyTaskRequest{TaskId: taskID, Force: force})
+func (d *nomadDriver) DestroyTask(ctx context.Context, ref TaskRef, force bool) error {
+	_, err := d.rpc.DestroyTask(ctx, &pb.DestroyTaskRequest{TaskId: ref.ID, Force: force})
 	if err = nomadError(err); err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
 	d.mu.Lock()
-	logs, known := d.tasks[taskID]
-	delete(d.tasks, taskID)
+	logs, known := d.tasks[ref.ID]
+	delete(d.tasks, ref.ID)
 	d.mu.Unlock()
 	if known {
 		return d.detach(ctx, logs)

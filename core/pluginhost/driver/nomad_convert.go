@@ -16,26 +16,6 @@ import (
 	basepb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/plugin"
 )
 
-func nomadCapabilities(c *pb.DriverCapabilities) Capabilities {
-	out := Capabilities{
-		SendSignals: c.GetSendSignals(), Exec: c.GetExec(), DisableLogCollection: c.GetDisableLogCollection(),
-		DynamicUsers: c.GetDynamicWorkloadUsers(), UnknownUser: true, FSIsolation: "none",
-		MountConfigs: c.GetMountConfigs() != pb.DriverCapabilities_NO_MOUNTS,
-	}
-	switch c.GetFsIsolation() {
-	case pb.DriverCapabilities_CHROOT:
-		out.FSIsolation = "chroot"
-	case pb.DriverCapabilities_IMAGE:
-		out.FSIsolation = "image"
-	}
-	for _, m := range c.GetNetworkIsolationModes() {
-		if name, known := pb.NetworkIsolationSpec_NetworkIsolationMode_name[int32(m)]; known {
-			out.NetworkModes = append(out.NetworkModes, NetworkMode(strings.ToLower(name)))
-		}
-	}
-	return out
-}
-
 func nomadFingerprint(f *pb.FingerprintResponse) Fingerprint {
 	out := Fingerprint{Attributes: map[string]string{}, HealthDescription: f.GetHealthDescription()}
 	for name, a := range f.GetAttributes() {
@@ -149,6 +129,9 @@ func nomadResources(t *TaskConfig) *pb.Resources {
 			CpuPeriod: cpuPeriod, CpuQuota: int64(r.CPUPercent / 100 * cpuPeriod), CpuShares: r.CPUMHz, PercentTicks: r.CPUPercent / 100,
 			MemoryLimitBytes: max(r.MemoryMB, r.MemoryMaxMB) << 20, CpusetCpus: strings.Join(cores, ","),
 		},
+	}
+	if t.Cgroup != nil {
+		out.LinuxResources.CpusetCgroup = t.Cgroup.Dirs["cpuset"]
 	}
 	network := &pb.NetworkResource{}
 	for _, p := range t.Ports {

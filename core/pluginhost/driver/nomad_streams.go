@@ -24,13 +24,25 @@ type sampler struct {
 	interval time.Duration
 
 	mu      sync.Mutex
-	streams map[string]bool // by task: false is a stream that is never tried again
+	streams map[string]*taskStream // by task
 	latest  map[string]TaskStats
 	wg      sync.WaitGroup
 }
 
+// taskStream is the stream of one task.
+type taskStream struct {
+	open   bool
+	cancel context.CancelFunc
+	failed int       // attempts in a row that brought nothing
+	next   time.Time // the next attempt, unless it is over
+	over   bool      // it is never opened again
+}
+
+// maxStatsPause is the longest pause before the stream of a task is opened again.
+const maxStatsPause = time.Minute
+
 func (d *nomadDriver) TaskStats(ctx context.Context, interval time.Duration) (<-chan []TaskStats, error) {
-	s := &sampler{driver: d, interval: interval, streams: map[string]bool{}, latest: map[string]TaskStats{}}
+	s := &sampler{driver: d, interval: interval, streams: map[string]*taskStream{}, latest: map[string]TaskStats{}}
 	out := make(chan []TaskStats, 1)
 	go s.run(ctx, out)
 	return out, nil
@@ -59,22 +71,40 @@ func (s *sampler) run(ctx context.Context, out chan []TaskStats) {
 	}
 }
 
-// follow opens a stream for each task that has none.
+// follow opens a stream for each task that has none and may have one, and ends those of
+// tasks that are no more.
 func (s *sampler) follow(ctx context.Context) {
 	s.driver.mu.Lock()
-	tasks := slices.Collect(maps.Keys(s.driver.tasks))
+	tasks := maps.Clone(s.driver.tasks)
 	s.driver.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range tasks {
-		if _, tried := s.streams[id]; !tried {
-			s.streams[id] = true
-			s.wg.Go(func() { s.stream(ctx, id) })
+	for id, t := range s.streams {
+		if _, there := tasks[id]; !there {
+			t.cancel()
+			delete(s.streams, id)
 		}
+	}
+	now := time.Now()
+	for id := range tasks {
+		t := s.streams[id]
+		if t == nil {
+			t = &taskStream{}
+			s.streams[id] = t
+		}
+		if t.open || t.over || now.Before(t.next) {
+			continue
+		}
+		during, cancel := context.WithCancel(ctx)
+		t.open, t.cancel = true, cancel
+		s.wg.Go(func() { s.stream(during, id, t) })
 	}
 }
 
-func (s *sampler) stream(ctx context.Context, id string) {
+// stream reads the stream of a task to its end.
+func (s *sampler) stream(ctx context.Context, id string, t *taskStream) {
+	defer t.cancel()
+	brought := false
 	stream, err := s.driver.rpc.TaskStats(ctx, &pb.TaskStatsRequest{TaskId: id, CollectionInterval: durationpb.New(s.interval)})
 	for err == nil {
 		var m *pb.TaskStatsResponse
@@ -84,15 +114,36 @@ func (s *sampler) stream(ctx context.Context, id string) {
 			s.mu.Lock()
 			s.latest[id] = sample
 			s.mu.Unlock()
+			brought = true
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if errdefs.IsUnimplemented(nomadError(err)) {
-		s.streams[id] = false // asked once
-		return
+	t.open = false
+	if t.failed++; brought {
+		t.failed = 1
 	}
-	delete(s.streams, id) // the next tick opens it again, if the task is still there
+	t.over = permanent(nomadError(err))
+	t.next = time.Now().Add(statsPause(s.interval, t.failed))
+}
+
+// permanent reports whether another attempt would fail in the same way.
+func permanent(err error) bool {
+	switch errdefs.ClassOf(err) {
+	case errdefs.Unimplemented, errdefs.NotFound, errdefs.InvalidArgument, errdefs.PermissionDenied:
+		return true
+	}
+	return false
+}
+
+// statsPause is the pause after so many attempts in a row that brought nothing. The first
+// one is shorter than the interval, so that no tick is missed.
+func statsPause(interval time.Duration, failed int) time.Duration {
+	pause := interval / 2
+	for ; failed > 1 && pause < maxStatsPause; failed-- {
+		pause *= 2
+	}
+	return min(pause, max(maxStatsPause, interval/2))
 }
 
 func (s *sampler) take() []TaskStats {

@@ -41,7 +41,8 @@ type Proxy struct {
 	reason  error
 	refuses error // why no task may start; nil if tasks may
 	tasks   map[string]*task
-	lists   bool // the driver can list its tasks
+	gone    map[string]error // by task: why it could not be recovered, until it is destroyed
+	lists   bool             // the driver can list its tasks
 	// calls is the number of calls in progress; the last one ended at used.
 	calls int
 	used  time.Time
@@ -88,15 +89,18 @@ type Hooks struct {
 	// Answering means that the driver has stopped answering, or answers again.
 	Answering func()
 	// EndLeftovers must end the processes that a failed start of the task, which began
-	// at begun, has left behind. The driver was already told to destroy the task.
-	EndLeftovers func(ctx context.Context, task *TaskConfig, begun time.Time)
+	// at begun, has left behind, and return their number. The driver was already told to
+	// destroy the task.
+	EndLeftovers func(ctx context.Context, task *TaskConfig, begun time.Time) (killed int)
+	// Started means that the driver has started a task.
+	Started func()
 }
 
 // NewProxy makes a proxy with no process yet.
 func NewProxy(info Info, limits Limits, hooks Hooks) *Proxy {
 	serving, retire := context.WithCancel(context.Background())
 	return &Proxy{
-		name: info.Name, info: info, limits: limits, changed: make(chan struct{}), tasks: map[string]*task{},
+		name: info.Name, info: info, limits: limits, changed: make(chan struct{}), tasks: map[string]*task{}, gone: map[string]error{},
 		running: map[uint64]int{}, serving: serving, retire: retire,
 		hooks: hooks, breaker: breaker.New(fmt.Sprintf("driver %q", info.Name), limits.Breaker, hooks.Answering),
 	}
@@ -331,8 +335,12 @@ func (p *Proxy) forTask(ctx context.Context, taskID string, acquire func(context
 		return nil, 0, err
 	}
 	p.mu.Lock()
-	t := p.tasks[taskID]
+	t, gone := p.tasks[taskID], p.gone[taskID]
 	p.mu.Unlock()
+	if gone != nil {
+		p.leave(gen)
+		return nil, gen, gone
+	}
 	if t == nil {
 		return d, gen, nil
 	}
@@ -353,7 +361,7 @@ func (p *Proxy) ensure(ctx context.Context, d Driver, gen uint64, t *task) error
 	err := p.call(ctx, p.limits.Call, func(ctx context.Context) error { return d.RecoverTask(ctx, t.handle) })
 	if errdefs.IsNotFound(err) {
 		lost(ctx, d, t.handle)
-		p.forget(t.handle.TaskID)
+		p.lose(t.handle.TaskID, err)
 	}
 	if err == nil {
 		t.generation = gen
@@ -365,12 +373,28 @@ func (p *Proxy) remember(h *Handle, gen uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tasks[h.TaskID] = &task{handle: h, generation: gen}
+	delete(p.gone, h.TaskID)
+}
+
+// maxGone bounds the tasks whose loss is remembered.
+const maxGone = 1024
+
+// lose forgets a task that could not be recovered, and keeps the reason for those who
+// ask for the task.
+func (p *Proxy) lose(taskID string, why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.tasks, taskID)
+	if len(p.gone) < maxGone {
+		p.gone[taskID] = why
+	}
 }
 
 func (p *Proxy) forget(taskID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.tasks, taskID)
+	delete(p.gone, taskID)
 }
 
 // settle converts the error of a closed connection to Unavailable: gRPC reports it as

@@ -5,8 +5,10 @@ package driver
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	v1 "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -44,6 +46,9 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 		return nil, nil, errdefs.Internalf("driver %q: it started task %s and gave no handle for it; the plugin is defective", p.name, config.ID)
 	}
 	p.remember(handle, gen)
+	if p.hooks.Started != nil {
+		p.hooks.Started()
+	}
 	return handle, override, nil
 }
 
@@ -167,17 +172,30 @@ func (p *Proxy) StopTask(ctx context.Context, taskID string, timeout time.Durati
 }
 
 // DestroyTask destroys a task, and forgets it if that worked.
-func (p *Proxy) DestroyTask(ctx context.Context, taskID string, force bool) error {
-	err := p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) error {
-		return d.DestroyTask(ctx, taskID, force)
-	})
+func (p *Proxy) DestroyTask(ctx context.Context, ref TaskRef, force bool) error {
+	err := p.destroy(ctx, ref, force)
 	if errdefs.IsNotFound(err) { // it could not be recovered, so there is nothing to destroy
 		err = nil
 	}
 	if err == nil {
-		p.forget(taskID)
+		p.forget(ref.ID)
 	}
 	return err
+}
+
+// destroy does not let a task that cannot be destroyed hold up calls for others.
+func (p *Proxy) destroy(ctx context.Context, ref TaskRef, force bool) error {
+	defer p.begin()()
+	d, gen, err := p.forTask(ctx, ref.ID, p.forCall)
+	if err != nil {
+		return err
+	}
+	defer p.leave(gen)
+	return p.breaker.Aside(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, p.limits.Call)
+		defer cancel()
+		return settle(ctx, d.DestroyTask(ctx, ref, force))
+	})
 }
 
 // InspectTask says how a task is.
@@ -219,6 +237,20 @@ func (p *Proxy) ListTasks(ctx context.Context) ([]*Handle, error) {
 	p.lists = p.lists || err == nil
 	p.mu.Unlock()
 	return list, err
+}
+
+// ProcessStats implements ProcessMeter.
+func (p *Proxy) ProcessStats(ctx context.Context, taskID string) (map[string]PidStats, error) {
+	var out map[string]PidStats
+	err := p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) (err error) {
+		m, ok := d.(ProcessMeter)
+		if !ok || !slices.Contains(d.Info().Features, v1.FeatureProcessStats) {
+			return errdefs.Unimplementedf("driver %q does not measure single processes", p.name)
+		}
+		out, err = m.ProcessStats(ctx, taskID)
+		return err
+	})
+	return out, err
 }
 
 // SignalTask signals a task.

@@ -57,7 +57,7 @@ func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun ti
 		// Ignore errors: there is no such task, or the driver cannot be asked.
 		err := settle(ctx, d.StopTask(ctx, config.ID, 0, "SIGKILL"))
 		if away = errdefs.IsUnavailable(err); !away {
-			_ = d.DestroyTask(ctx, config.ID, true)
+			_ = d.DestroyTask(ctx, config.Ref(), true)
 		}
 		if away && p.listed() {
 			break // the task is not ended but looked up later, see ErrInterrupted
@@ -70,4 +70,20 @@ func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun ti
 		return errdefs.New(errdefs.Unavailable, fmt.Errorf("%w: %w", ErrInterrupted, cause))
 	}
 	return cause
+}
+
+// Killer is a driver whose host can kill the processes of a task that the driver does
+// not end.
+type Killer interface {
+	// KillProcesses kills the processes of a task, as far as they can be told from others,
+	// and returns their number.
+	KillProcesses(ctx context.Context, task *TaskConfig) int
+}
+
+// KillProcesses implements Killer.
+func (p *Proxy) KillProcesses(ctx context.Context, task *TaskConfig) int {
+	if p.hooks.EndLeftovers == nil {
+		return 0
+	}
+	return p.hooks.EndLeftovers(ctx, task, time.Time{})
 }

@@ -35,8 +35,8 @@ func (f *failing) StopTask(_ context.Context, id string, _ time.Duration, signal
 	return nil
 }
 
-func (f *failing) DestroyTask(_ context.Context, id string, _ bool) error {
-	*f.log = append(*f.log, "destroy "+id)
+func (f *failing) DestroyTask(_ context.Context, ref driver.TaskRef, _ bool) error {
+	*f.log = append(*f.log, "destroy "+ref.ID)
 	return nil
 }
 
@@ -55,11 +55,12 @@ func TestAStartThatFailedIsUndone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log []string
 				d := &failing{newProcess(), c.err, &log}
-				p := driver.NewProxy(d.Info(), driver.DefaultLimits(), driver.Hooks{EndLeftovers: func(_ context.Context, task *driver.TaskConfig, begun time.Time) {
+				p := driver.NewProxy(d.Info(), driver.DefaultLimits(), driver.Hooks{EndLeftovers: func(_ context.Context, task *driver.TaskConfig, begun time.Time) int {
 					if time.Since(begun) > 5*time.Second {
 						t.Errorf("it is said to have begun at %s", begun)
 					}
 					log = append(log, "end what "+task.ID+" left")
+					return 0
 				}})
 				p.Attach(t.Context(), d)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)

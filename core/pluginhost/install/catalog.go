@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -25,6 +27,9 @@ type Memo struct {
 	// before. The store has copies of both.
 	Running  string `json:",omitempty"`
 	Previous string `json:",omitempty"`
+	// Serves lists the names that the plugin owns: it served them last. No two plugins own
+	// the same name.
+	Serves []string `json:",omitempty"`
 	// Bad lists versions that failed, newest last.
 	Bad []BadVersion `json:",omitempty"`
 	// Config is the config of the release; if not nil, it replaces the agent's block.
@@ -32,7 +37,11 @@ type Memo struct {
 }
 
 // BadVersion is a version that failed and is not tried again automatically.
-type BadVersion struct{ Digest, Why string }
+type BadVersion struct {
+	Digest string
+	Why    string
+	At     time.Time `json:",omitzero"` // when it failed; zero if it was recorded before times were
+}
 
 // maxBad is the number of bad versions that are remembered per plugin.
 const maxBad = 16
@@ -48,9 +57,9 @@ func (m *Memo) IsBad(digest string) (why string, is bool) {
 }
 
 // AddBad records that a version has failed.
-func (m *Memo) AddBad(digest, why string) {
+func (m *Memo) AddBad(digest, why string, at time.Time) {
 	m.Forgive(digest)
-	m.Bad = append(m.Bad, BadVersion{digest, why})
+	m.Bad = append(m.Bad, BadVersion{digest, why, at})
 	m.Bad = m.Bad[max(0, len(m.Bad)-maxBad):]
 }
 
@@ -133,6 +142,46 @@ func (c *Catalog) Change(ctx context.Context, name string, f func(*Memo)) error 
 	return c.put(ctx, name, before, &next)
 }
 
+// Own records that a plugin serves the names, and no other plugin does.
+func (c *Catalog) Own(ctx context.Context, name string, serves []string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, next := c.memos, maps.Clone(c.memos)
+	for other, m := range c.memos {
+		if other != name && slices.ContainsFunc(m.Serves, func(id string) bool { return slices.Contains(serves, id) }) {
+			less := *m
+			less.Serves = slices.DeleteFunc(slices.Clone(m.Serves), func(id string) bool { return slices.Contains(serves, id) })
+			next[other] = &less
+		}
+	}
+	own := Memo{}
+	if m := c.memos[name]; m != nil {
+		own = *m
+	}
+	if slices.Equal(own.Serves, serves) && maps.Equal(before, next) {
+		return nil
+	}
+	own.Serves, next[name] = serves, &own
+	c.memos = next
+	if err := c.save(ctx); err != nil {
+		c.memos = before
+		return fmt.Errorf("keep which names plugin %q serves: %w", name, err)
+	}
+	return nil
+}
+
+// OwnerOf returns the plugin that served a name last; "" if none did.
+func (c *Catalog) OwnerOf(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, m := range c.memos {
+		if slices.Contains(m.Serves, id) {
+			return name
+		}
+	}
+	return ""
+}
+
 // Forget drops a memo.
 func (c *Catalog) Forget(ctx context.Context, name string) error {
 	c.mu.Lock()
@@ -154,16 +203,21 @@ func (c *Catalog) put(ctx context.Context, name string, before, next *Memo) erro
 		c.memos[name] = m
 	}
 	set(next)
-	if c.store == nil {
-		return nil
-	}
-	body, err := json.Marshal(c.memos)
-	if err == nil {
-		err = c.store.Put(ctx, catalogKey, body)
-	}
-	if err != nil {
+	if err := c.save(ctx); err != nil {
 		set(before)
 		return fmt.Errorf("keep what is known of plugin %q: %w", name, err)
 	}
 	return nil
+}
+
+// save stores all memos; c.mu is held.
+func (c *Catalog) save(ctx context.Context) error {
+	if c.store == nil {
+		return nil
+	}
+	body, err := json.Marshal(c.memos)
+	if err != nil {
+		return err
+	}
+	return c.store.Put(ctx, catalogKey, body)
 }

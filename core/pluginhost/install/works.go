@@ -13,6 +13,12 @@ import (
 // Step is a phase of an operation on a plugin.
 type Step string
 
+// Actions of an installation.
+const (
+	ActionInstall = "install" // of a plugin that has no version yet
+	ActionUpgrade = "upgrade"
+)
+
 // The steps, in order. An operation need not have all of them.
 const (
 	StepFetching   Step = "fetching"   // Done and Total are bytes
@@ -25,7 +31,7 @@ const (
 
 // Work is the current or last operation on a plugin.
 type Work struct {
-	Action      string // "install", "rollback", "reload", or "follow" of a file that was replaced
+	Action      string // "install" for the first time, "upgrade", "rollback", "reload", or "follow" of a file that was replaced
 	Step        Step   // the last one, if the operation has ended
 	Done, Total int64  // of the step; a Total of 0 means unknown
 	Began       time.Time

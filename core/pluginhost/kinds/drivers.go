@@ -50,8 +50,9 @@ type driverSlot struct {
 	name     string
 	proxy    *driver.Proxy
 	print    DriverFingerprint
-	attached int   // number of processes so far; from the second on it is a restart
-	refused  error // why the driver accepts no new tasks
+	attached int      // number of processes so far; from the second on it is a restart
+	refused  error    // why the driver accepts no new tasks
+	dropped  []string // attributes that it may not set
 }
 
 func newDrivers(cfg Config) *Drivers {
@@ -91,10 +92,26 @@ func (d *Drivers) dial(ctx context.Context, p *process.Process) (out []*driverBa
 	return out, err
 }
 
-func (d *Drivers) newSlot(b *driverBackend, plugin string) *driverSlot {
-	return &driverSlot{drivers: d, name: b.Info().Name, proxy: driver.NewProxy(b.Info(), d.cfg.Limits, driver.Hooks{
-		Demand: func() { d.cfg.Demand(plugin) }, Answering: d.cfg.Answering, EndLeftovers: d.endLeftovers,
+func (d *Drivers) newSlot(b *driverBackend, _ string) *driverSlot {
+	name := b.Info().Name
+	return &driverSlot{drivers: d, name: name, proxy: driver.NewProxy(b.Info(), d.cfg.Limits, driver.Hooks{
+		Demand: func() { d.cfg.Demand(d.ownerOf(name)) }, Answering: d.cfg.Answering, EndLeftovers: d.endLeftovers,
+		Started: func() {
+			if d.cfg.Started != nil {
+				d.cfg.Started(d.ownerOf(name))
+			}
+		},
 	})}
+}
+
+// ownerOf returns the plugin that has a driver now; a slot can pass to another plugin.
+func (d *Drivers) ownerOf(name string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.byName[name]; e != nil {
+		return e.plugin
+	}
+	return ""
 }
 
 // Get returns a driver; nil if no process has served it so far.
@@ -210,6 +227,11 @@ func (s *driverSlot) idle(b *driverBackend, now time.Time, grace time.Duration) 
 
 func (s *driverSlot) take(f driver.Fingerprint) {
 	f = sound(f)
+	own, dropped := ownAttributes(s.name, f.Attributes)
+	if f.Attributes = own; len(dropped) > 0 && !slices.Equal(dropped, s.dropped) {
+		s.drivers.log.Warn("a driver sets attributes that are not its own; they are left out", "driver", s.name, "plugin", s.print.Plugin, "attributes", dropped)
+	}
+	s.dropped = dropped
 	s.print.Attributes, s.print.Health, s.print.HealthDescription = f.Attributes, f.Health, f.HealthDescription
 }
 
@@ -239,7 +261,7 @@ func (s *driverSlot) refuse(reason error) {
 func (s *driverSlot) unanswering() (since time.Time, why error) { return s.proxy.Unanswering() }
 
 func (s *driverSlot) release() (kept bool) {
-	s.attached, s.refused, s.print = 0, nil, DriverFingerprint{}
+	s.attached, s.refused, s.dropped, s.print = 0, nil, nil, DriverFingerprint{}
 	s.proxy.Refuse(nil)
 	return true
 }

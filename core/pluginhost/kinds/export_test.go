@@ -75,6 +75,12 @@ func (r *Rocks) Attach(ctx context.Context, p *process.Process) (Part, error) {
 	return r.attach(ctx, p)
 }
 
+// Refusals returns why a plugin did not get names.
+func (r *Rocks) Refusals(plugin string) []error {
+	why, _ := r.unclaimed(plugin)
+	return why
+}
+
 // Release frees the names of a plugin.
 func (r *Rocks) Release(plugin string, keep []string) { r.release(plugin, keep) }
 

@@ -109,22 +109,31 @@ type kind[B backend, P any, S slot[B, P]] struct {
 	spec[B, P, S]
 	log       hclog.Logger
 	recovered func(plugin string)
+	owner     func(id string) string
+	turns     *turns
 
 	mu      sync.Mutex
 	byName  map[string]*entry[S]
-	changed chan struct{} // closed and replaced at each change
+	refused map[string]map[string]refusedName // by name and plugin
+	changed chan struct{}                     // closed and replaced at each change
 	closed  bool
 }
 
-// entry is the slot of a name with the plugin that owns the name: the one that served
-// it first, "" after that one was released.
+// entry is the slot of a name with the plugin that owns the name; "" after it was
+// released.
 type entry[S any] struct {
 	plugin string
 	slot   S
 }
 
 func newKind[B backend, P any, S slot[B, P]](cfg Config, s spec[B, P, S]) kind[B, P, S] {
-	return kind[B, P, S]{spec: s, log: cfg.Logger, recovered: cfg.Recovered, byName: map[string]*entry[S]{}, changed: make(chan struct{})}
+	if cfg.Owner == nil {
+		cfg.Owner = func(string) string { return "" }
+	}
+	if cfg.turns == nil {
+		cfg.turns = newTurns()
+	}
+	return kind[B, P, S]{spec: s, log: cfg.Logger, recovered: cfg.Recovered, owner: cfg.Owner, turns: cfg.turns, byName: map[string]*entry[S]{}, refused: map[string]map[string]refusedName{}, changed: make(chan struct{})}
 }
 
 func (k *kind[B, P, S]) contractsOf() []plugin.Kind { return k.contracts }
@@ -133,30 +142,6 @@ func (k *kind[B, P, S]) contractsOf() []plugin.Kind { return k.contracts }
 func (k *kind[B, P, S]) nameOf(b B) string {
 	name, _ := k.about(b)
 	return name
-}
-
-// claim reserves a backend's name for the plugin of a process, and returns its slot.
-func (k *kind[B, P, S]) claim(b B, p *process.Process) (S, error) {
-	var none S
-	if k.check != nil {
-		if err := k.check(b); err != nil {
-			return none, err
-		}
-	}
-	name, owner := k.nameOf(b), p.File.Name
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	e := k.byName[name]
-	switch {
-	case e == nil:
-		e = &entry[S]{plugin: owner, slot: k.slot(b, owner)}
-		k.byName[name] = e
-	case e.plugin == "":
-		e.plugin = owner
-	case e.plugin != owner:
-		return none, errdefs.AlreadyExistsf("serves %s %q, which plugin %q serves already; remove one of the two", k.noun, name, e.plugin)
-	}
-	return e.slot, nil
 }
 
 // update changes what callers see, and wakes those that wait for a change.
@@ -173,10 +158,14 @@ func (k *kind[B, P, S]) wake() {
 	k.changed = make(chan struct{})
 }
 
-// release frees the names of a plugin that are not in keep.
+// release frees the names of a plugin that are not in keep. Without keep it also forgets
+// which names the plugin did not get.
 func (k *kind[B, P, S]) release(owner string, keep []string) {
 	var gone []S
 	k.update(func() {
+		if keep == nil {
+			k.forgive(owner, func(string) bool { return true })
+		}
 		for name, e := range k.byName {
 			if e.plugin != owner || slices.Contains(keep, name) {
 				continue

@@ -58,6 +58,18 @@ func (p Parts) Of(s *Set) (drivers, devices, collectors []string) {
 	return of(&s.Drivers.kind), of(&s.Devices.kind), of(&s.Collectors.kind)
 }
 
+// IDs returns ids of all names, sorted; names of different kinds have different ids.
+func (p Parts) IDs() []string {
+	var out []string
+	for _, one := range p {
+		for _, name := range one.Names() {
+			out = append(out, one.kindOf().id(name))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 func (p Parts) names(of func(anyKind) bool) []string {
 	var out []string
 	for _, one := range p {
@@ -117,9 +129,19 @@ func (k *kind[B, P, S]) attach(ctx context.Context, p *process.Process) (Part, e
 	}
 	out := &part[B, P, S]{kind: k, from: origin{p.File.Name, p.Info.Version}}
 	for _, b := range backends {
-		s, err := k.claim(b, p)
-		if err != nil {
-			return nil, err
+		if k.check != nil {
+			if err := k.check(b); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if slices.ContainsFunc(backends, func(b B) bool { return k.owner(k.id(k.nameOf(b))) != p.File.Name }) {
+		k.turns.wait(ctx, p.File.Name)
+	}
+	for _, b := range backends {
+		s, ok := k.claim(b, p.File.Name)
+		if !ok {
+			continue
 		}
 		out.served = append(out.served, served[B, S]{name: k.nameOf(b), backend: b, slot: s})
 	}

@@ -30,8 +30,11 @@ func TestAKindIsASlotAndASpec(t *testing.T) {
 		t.Errorf("the first fingerprint is %d when the process was opened", got)
 	}
 
-	if _, err := rocks.Attach(t.Context(), quarry("b", "1")); !errdefs.IsAlreadyExists(err) {
-		t.Errorf("another plugin gets the name, too: %v", err)
+	if other, err := rocks.Attach(t.Context(), quarry("b", "1")); err != nil || len(other.Names()) > 0 {
+		t.Errorf("another plugin gets the name, too: %v, %v", other, err)
+	}
+	if why := rocks.Refusals("b"); len(why) != 1 || !errdefs.IsAlreadyExists(why[0]) {
+		t.Errorf("why another plugin did not get the name: %v", why)
 	}
 
 	next, err := rocks.Attach(t.Context(), quarry("a", "2"))
@@ -56,5 +59,8 @@ func TestAKindIsASlotAndASpec(t *testing.T) {
 	rocks.Release("a", nil)
 	if _, err := rocks.Attach(t.Context(), quarry("b", "1")); err != nil {
 		t.Errorf("a name that was released cannot be had: %v", err)
+	}
+	if why := rocks.Refusals("b"); len(why) > 0 {
+		t.Errorf("it has the name now and was refused: %v", why)
 	}
 }

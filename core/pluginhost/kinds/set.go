@@ -20,7 +20,7 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Config configures a Set; all of it is required.
+// Config configures a Set; all of it except Owner is required.
 type Config struct {
 	Logger        hclog.Logger
 	Limits        driver.Limits       // of calls of drivers; its breaker also for devices
@@ -29,8 +29,17 @@ type Config struct {
 	Demand        func(plugin string) // requests a process of a plugin that has none
 	Answering     func()              // a name stopped answering, or answers again
 	Recovered     func(plugin string) // a process on trial has recovered one more task
-	// Mark is a variable in the environment of plugins and of what they start.
+	// Owner returns the plugin that served a name last, before this run of the agent or
+	// in it, if the agent still has the plugin and it is not disabled; else "". The name
+	// is an id of Parts.IDs. nil means that nothing is known.
+	Owner func(id string) string
+	// Started is called after a driver of the plugin has started a task; it may be nil.
+	Started func(plugin string)
+	// Mark is a variable in the environment of plugins and of what they start: see
+	// process.Launcher.
 	Mark string
+
+	turns *turns // of all kinds
 }
 
 // Set holds what the plugins of one host serve.
@@ -39,8 +48,10 @@ type Set struct {
 	Devices    *Devices
 	Collectors *Collectors
 
-	log hclog.Logger
-	all []anyKind
+	log   hclog.Logger
+	all   []anyKind
+	owner func(id string) string
+	turns *turns
 }
 
 // anyKind is a kind, whatever its types.
@@ -50,14 +61,35 @@ type anyKind interface {
 	inspect(ctx context.Context, p *process.Process, into *Served) error
 	release(plugin string, keep []string)
 	refuse(plugin string, reason error)
+	unclaimed(plugin string) (why []error, unserved []string)
+	id(name string) string
 	close()
 }
 
 // New makes a set in which nothing is served yet.
 func New(cfg Config) *Set {
-	s := &Set{log: cfg.Logger, Drivers: newDrivers(cfg), Devices: newDevices(cfg), Collectors: newCollectors(cfg)}
+	cfg.turns = newTurns()
+	if cfg.Owner == nil {
+		cfg.Owner = func(string) string { return "" }
+	}
+	s := &Set{log: cfg.Logger, owner: cfg.Owner, turns: cfg.turns, Drivers: newDrivers(cfg), Devices: newDevices(cfg), Collectors: newCollectors(cfg)}
 	s.all = []anyKind{&s.Drivers.kind, &s.Devices.kind, &s.Collectors.kind}
 	return s
+}
+
+// Features are the optional abilities on which this host acts, as "KIND.FEATURE".
+func Features() []string {
+	var out []string
+	for _, f := range driver.KnownFeatures() {
+		out = append(out, driver.KindV1.Name+"."+string(f))
+	}
+	for _, f := range device.KnownFeatures() {
+		out = append(out, device.KindV1.Name+"."+string(f))
+	}
+	for _, f := range stats.KnownFeatures() {
+		out = append(out, stats.KindV1.Name+"."+string(f))
+	}
+	return out
 }
 
 // contracts are those that this host supports.
@@ -90,10 +122,11 @@ func (s *Set) use(p *process.Process, warn bool, f func(contract plugin.Kind, k 
 }
 
 // Attach asks a process for all that it serves and reserves the names for its plugin,
-// except those that another plugin has: that is an error.
+// except those that it may not have: see Warnings. It is an error if none is left.
 func (s *Set) Attach(ctx context.Context, p *process.Process) (Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()
+	defer s.turns.settle(p.File.Name)
 	var parts Parts
 	err := s.use(p, true, func(_ plugin.Kind, k anyKind) error {
 		one, err := k.attach(ctx, p)
@@ -104,6 +137,11 @@ func (s *Set) Attach(ctx context.Context, p *process.Process) (Parts, error) {
 	})
 	if err != nil {
 		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.File.Path, err))
+	}
+	if len(parts.Names()) == 0 {
+		if err := s.refusals(p.File.Name); err != nil {
+			return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s: %w", p.File.Path, err))
+		}
 	}
 	return parts, nil
 }

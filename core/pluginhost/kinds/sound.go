@@ -5,7 +5,9 @@ package kinds
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -55,11 +57,32 @@ func sound(f driver.Fingerprint) driver.Fingerprint {
 	return f
 }
 
-// soundDevices does the same for devices.
+// ownAttributes splits the attributes of a driver's fingerprint into those that it may
+// set, which are driver.NAME and those that begin with driver.NAME., and the names of
+// the others, sorted.
+func ownAttributes(driver string, all map[string]string) (own map[string]string, others []string) {
+	key := "driver." + driver
+	own = make(map[string]string, len(all))
+	for k, v := range all {
+		if k == key || strings.HasPrefix(k, key+".") {
+			own[k] = v
+		} else {
+			others = append(others, k)
+		}
+	}
+	slices.Sort(others)
+	return own, others
+}
+
+// soundDevices does the same for devices. Attributes without a value, whose type is newer
+// than this agent, are left out.
 func soundDevices(f device.Fingerprint) device.Fingerprint {
 	instances, size := 0, len(f.Problem)
 	for _, g := range f.Groups {
 		instances += len(g.Instances)
+		maps.DeleteFunc(g.Attributes, func(_ string, a device.Attribute) bool {
+			return a.Int == nil && a.Float == nil && a.Text == nil && a.Bool == nil
+		})
 		for k, a := range g.Attributes {
 			size += len(k) + len(a.Unit)
 			if a.Text != nil {

@@ -21,7 +21,7 @@ const leftoverPause = 10 * time.Millisecond
 // endLeftovers kills the processes that a failed start of a task left behind: those
 // that were started after it and have the task's environment, and helpers of the
 // plugin whose command line names the task's directory.
-func (d *Drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, begun time.Time) {
+func (d *Drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, begun time.Time) (killed int) {
 	marks := leftoverMarks{dir: task.TaskDir}
 	if task.AllocID != "" && task.Name != "" {
 		marks.task = []string{"NOMAD_ALLOC_ID=" + task.AllocID, "NOMAD_TASK_NAME=" + task.Name}
@@ -29,23 +29,25 @@ func (d *Drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, beg
 	marks.plugin = d.cfg.Mark
 	since, ok := ticksAt(begun)
 	if !ok {
-		return // this system does not say when processes began
+		return 0 // this system does not say when processes began
 	}
 	tick := time.NewTicker(leftoverPause)
 	defer tick.Stop()
 	for {
 		left := marks.find(since)
 		if len(left) == 0 {
-			return
+			return killed
 		}
 		for _, p := range left {
-			d.log.Warn("a start that failed left a process behind, which is ended", "alloc_id", task.AllocID, "task", task.Name, "pid", p.Pid)
-			_ = p.Kill() // an error means that it has ended
+			d.log.Warn("a process of a task that its driver did not end is killed", "alloc_id", task.AllocID, "task", task.Name, "pid", p.Pid)
+			if p.Kill() == nil { // an error means that it has ended
+				killed++
+			}
 			_ = p.Release()
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return killed
 		case <-tick.C:
 		}
 	}
@@ -54,7 +56,7 @@ func (d *Drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, beg
 // leftoverMarks identify the processes of one task.
 type leftoverMarks struct {
 	task   []string // variables of the task's own processes; nil for none
-	plugin string   // variable of plugins' helpers
+	plugin string   // variable of plugins' helpers, with a directory that theirs is or is in
 	dir    string   // that helpers of the task name
 }
 
@@ -116,9 +118,11 @@ func (m leftoverMarks) fit(pid int) bool {
 	if err != nil {
 		return false
 	}
-	env := map[string]bool{}
+	env, ofPlugin := map[string]bool{}, false
 	for one := range bytes.SplitSeq(body, []byte{0}) {
 		env[string(one)] = true
+		after, ok := strings.CutPrefix(string(one), m.plugin)
+		ofPlugin = ofPlugin || ok && (after == "" || after[0] == '/')
 	}
 	if len(m.task) > 0 {
 		all := true
@@ -129,7 +133,7 @@ func (m leftoverMarks) fit(pid int) bool {
 			return true
 		}
 	}
-	if m.dir == "" || !env[m.plugin] {
+	if m.dir == "" || !ofPlugin {
 		return false
 	}
 	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))

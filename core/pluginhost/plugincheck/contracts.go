@@ -52,7 +52,7 @@ func (c *checker) driver(ctx context.Context, info driver.Info, foreign bool) {
 			t.Fatalf("the process does not serve it any more")
 			return nil, nil
 		},
-		Config: c.opts.Config, Timeout: c.opts.Timeout, Foreign: foreign,
+		Config: c.opts.Config, Timeout: c.opts.Timeout, Foreign: foreign, Process: true,
 		Task: func(task *driver.TaskConfig) { asTheAgent(task, info.Capabilities.FSIsolation) },
 	}
 	c.chooseTask(ctx, &s, info)

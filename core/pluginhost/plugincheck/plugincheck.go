@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/sdk/conformance"
 	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
@@ -57,6 +58,9 @@ type Options struct {
 	Env []string
 	// LogCollector is the command that reads the logs of plugins built for Nomad.
 	LogCollector []string
+	// Topology returns the topology of the machine's cores, which plugins built for Nomad
+	// expect; nil means that it is not known.
+	Topology func() *model.Topology
 	// Watch, if set, is called with each result.
 	Watch func(part string, r conformance.Result)
 }
@@ -112,13 +116,14 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	defer os.RemoveAll(state)
 	host, err := pluginhost.New(pluginhost.Config{
-		Dir: filepath.Dir(path), StateDir: state, LogCollector: opts.LogCollector,
+		Dir: filepath.Dir(path), StateDir: state, LogCollector: opts.LogCollector, Topology: opts.Topology,
 		// A state directory of its own, so that nothing that runs on this machine is met.
 		Env: append([]string{plugin.StateDirEnv + "=" + filepath.Join(state, "plugin"), drivercheck.SecretVariable + "=of-the-agent"}, opts.Env...),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("check the plugin: %w", err)
 	}
+	defer conformance.EndProcesses(state)
 	defer host.Close(false)
 	c := &checker{opts: opts, host: host, report: &Report{Path: opts.Path}}
 	return c.report, c.all(ctx)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -94,7 +95,7 @@ func TestADriverIsCheckedWithTheTaskThatItsSchemaSuggests(t *testing.T) {
 	}})
 	got := outcomes(r)
 	// The example keeps no rotation, has no terminals, and says what else it does not do.
-	if !slices.Equal(got[conformance.Failed], []string{"log-rotation"}) || !slices.Equal(got[conformance.Skipped], []string{"user", "mounts", "stats-slow", "exec-terminal"}) {
+	if !slices.Equal(got[conformance.Failed], []string{"log-rotation"}) || !slices.Equal(got[conformance.Skipped], []string{"user", "mounts", "list-tasks", "stats-slow", "exec-terminal", "exec-user"}) {
 		t.Errorf("failed %q, skipped %q", got[conformance.Failed], got[conformance.Skipped])
 	}
 	if r.OK() || r.Name != "driver-shell" || r.BuiltFor != "drover" || !slices.Equal(r.Serves, []string{"driver v1"}) || r.Start <= 0 {
@@ -203,5 +204,31 @@ func TestAFixedTaskIsCheckedAsFarAsItGoes(t *testing.T) {
 	got := outcomes(r)
 	if !slices.Contains(got[conformance.Passed], "double-start") || !slices.Contains(got[conformance.Skipped], "exit-code") {
 		t.Errorf("with a fixed task: %+v", got)
+	}
+}
+
+// TestWhatAPluginForksEndsWithTheCheck has a plugin that leaves a process in a session of
+// its own at each start.
+func TestWhatAPluginForksEndsWithTheCheck(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("processes are found by their environment on Linux only")
+	}
+	sleep := fmt.Sprintf("6%d", os.Getpid())
+	path := filepath.Join(t.TempDir(), "forks")
+	script := "#!/bin/sh\nsetsid sleep " + sleep + " >/dev/null 2>&1 </dev/null &\nexec " + filepath.Join(built, "driver-shell") + "\n"
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, plugincheck.Options{Path: path, Skip: append(except("info"), "by-hand")}); r.Passed == 0 {
+		t.Fatalf("nothing passed: %+v", r)
+	}
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range lines {
+		if body, err := os.ReadFile(file); err == nil && string(body) == "sleep\x00"+sleep+"\x00" {
+			t.Errorf("%s is left", file)
+		}
 	}
 }

@@ -5,6 +5,7 @@ package process
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"sync"
@@ -24,17 +25,38 @@ const endLimit = 2 * time.Second
 // such a connection would try to connect again for as long as the agent runs.
 type client struct {
 	*goplugin.Client
+	cfg   *goplugin.ClientConfig // go-plugin reads it when it connects
 	dials dials
+
+	// addr is where the process listens, and session its pid; found sets both before a
+	// connection is made.
+	addr    net.Addr
+	session int
 }
 
 // newClient makes a client. It sets what all clients have in common.
 func newClient(cfg goplugin.ClientConfig) *client {
-	c := &client{}
+	c := &client{cfg: &cfg}
 	cfg.HandshakeConfig = plugin.Handshake()
 	cfg.AllowedProtocols = []goplugin.Protocol{goplugin.ProtocolGRPC}
-	cfg.GRPCDialOptions = append(plugin.DialOptions(), c.dials.option())
+	cfg.GRPCDialOptions = append(append(plugin.DialOptions(), c.dials.option(), grpc.WithContextDialer(c.dial)), plainTexts()...)
 	c.Client = goplugin.NewClient(&cfg)
 	return c
+}
+
+func (c *client) found(addr net.Addr, session int) { c.addr, c.session = addr, session }
+
+// dial connects to the process, and to no other.
+func (c *client) dial(ctx context.Context, _ string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, c.addr.Network(), c.addr.String())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPeer(conn, c.session); err != nil {
+		_ = conn.Close() // nothing was sent
+		return nil, err
+	}
+	return conn, nil
 }
 
 // end makes go-plugin end the process, and reports whether it has ended within the

@@ -40,7 +40,7 @@ func exitText(p *Process) string {
 	if !state.Exited() {
 		return fmt.Sprintf("was ended (%s)%s", state, p.launcher.limiter.why(p.File.Name, p.oomKills))
 	}
-	if words := p.stderr.lastWords(); words != "" {
+	if words := p.out.tail.lastWords(); words != "" {
 		return fmt.Sprintf("ended with %s; it wrote: %s", state, words)
 	}
 	return fmt.Sprintf("ended with %s; see its last log lines", state)

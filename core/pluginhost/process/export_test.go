@@ -3,7 +3,10 @@
 
 package process
 
-import "google.golang.org/grpc"
+import (
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+)
 
 // Dials are the connections of a process.
 type Dials struct{ dials }
@@ -13,3 +16,9 @@ func (d *Dials) Option() grpc.DialOption { return d.option() }
 
 // Close closes them.
 func (d *Dials) Close() { d.close() }
+
+// NewSayings returns the function that makes the loggers of plugins' processes.
+func NewSayings() func(plugin string, log hclog.Logger) hclog.Logger { return (&sayings{}).next }
+
+// Remembered is the number of lines that are remembered of a logger's plugin.
+func Remembered(log hclog.Logger) int { return len(log.(*onceLogger).saying.last) }

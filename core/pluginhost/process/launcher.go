@@ -5,18 +5,23 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
+	runnerapi "github.com/hashicorp/go-plugin/runner"
 
 	"github.com/drover-project/drover/core/pluginhost/confine"
+	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
@@ -30,11 +35,19 @@ type Config struct {
 	// Env is passed to plugins in addition to the variables that all get, as
 	// "NAME=value"; it may be nil.
 	Env []string
+	// Host is how the host introduces itself to plugins.
+	Host plugin.Host
 	// Args are the command lines of the processes, by the name of the file.
 	Args map[string][]string
 	// Limits limit each plugin's processes, by the name of its file; "*" applies to
 	// all others.
 	Limits map[string]confine.Limits
+	// Confine gives plugins the rights of their kind only, changed by Access, by the
+	// name of the file. Otherwise they have those of the agent.
+	Confine bool
+	Access  map[string]confine.Access
+	// Hidden are directories that restricted plugins do not see, besides StateDir.
+	Hidden []string
 	// StartTimeout limits a launch with its handshake.
 	StartTimeout time.Duration
 }
@@ -43,10 +56,17 @@ type Config struct {
 // agent.
 type Launcher struct {
 	cfg       Config
+	stateDir  string
 	socketDir string
+	hidden    []string
+	folders   *folders
 	limiter   *limiter
+	said      sayings
 	// Others are the processes besides the current one of each plugin.
 	Others *Others
+
+	mu       sync.Mutex
+	profiles map[string]string // by plugin
 }
 
 // NewLauncher makes a launcher and its directory for sockets. No process is started.
@@ -56,11 +76,31 @@ func NewLauncher(cfg Config) (*Launcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plugin host: %w", err)
 	}
-	socketDir, err := privateSocketDir(stateDir)
+	mode := fs.FileMode(0o700)
+	if cfg.Confine {
+		mode = 0o711 // each process has a private folder in it
+	}
+	socketDir, err := socketDirFor(stateDir, mode)
 	if err != nil {
 		return nil, err
 	}
-	l := &Launcher{cfg: cfg, socketDir: socketDir, limiter: newLimiter(cfg.Limits, stateDir, cfg.Logger)}
+	if cfg.Confine {
+		if err := errors.Join(os.MkdirAll(stateDir, 0o711), os.Chmod(stateDir, 0o711)); err != nil {
+			return nil, errdefs.FailedPreconditionf("let plugins pass to their sockets: %w", err)
+		}
+	}
+	l := &Launcher{
+		cfg: cfg, stateDir: stateDir, socketDir: socketDir, limiter: newLimiter(cfg.Limits, stateDir, cfg.Logger), folders: newFolders(cfg.Env, stateDir),
+		profiles: map[string]string{},
+	}
+	if cfg.Confine {
+		if err := l.folders.makeRoot(); err != nil {
+			return nil, err
+		}
+	}
+	l.hidden = slices.Concat(cfg.Hidden, []string{stateDir, socketDir, l.folders.root})
+	slices.Sort(l.hidden)
+	l.hidden = slices.Compact(l.hidden)
 	l.Others = newOthers(l)
 	return l, nil
 }
@@ -68,53 +108,96 @@ func NewLauncher(cfg Config) (*Launcher, error) {
 // SocketDir is the directory of the sockets of all processes.
 func (l *Launcher) SocketDir() string { return l.socketDir }
 
-// Mark is a variable, as "NAME=value", that the processes of plugins and what they
-// start have in their environment, and nothing else on the machine.
+// Mark is a variable, as "NAME=directory", that the processes of plugins and what they
+// start have in their environment, with that directory or one below it, and nothing else
+// on the machine.
 func (l *Launcher) Mark() string { return goplugin.EnvUnixSocketDir + "=" + l.socketDir }
 
 // passedVariables are the variables that a plugin inherits from the agent's
 // environment.
 var passedVariables = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "SYSTEMROOT", "TEMP", "TMP"}
 
-func (l *Launcher) environment() []string {
-	env := []string{
-		l.Mark(),
-		// In addition to our own cookie: a plugin looks for the one with which it was
-		// built.
-		nomadCookieKey + "=" + nomadCookieValue,
-	}
+func (l *Launcher) environment(g *Granted) []string {
+	// In addition to our own cookie: a plugin looks for the one with which it was built.
+	env := []string{nomadCookieKey + "=" + nomadCookieValue}
 	for _, name := range passedVariables {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}
 	}
-	return append(env, l.cfg.Env...)
+	if g.RestrictFiles || g.Changes() {
+		env = append(env, "HOME="+g.Folder, "TMPDIR="+g.Folder) // it could not use ours
+	}
+	return append(append(env, l.folders.variable()), l.cfg.Env...)
 }
 
-// Launch starts a plugin, shakes hands with it and asks for its Info.
+// Launch starts a plugin, shakes hands with it and asks for its Info. A plugin that
+// turns out to serve something else than was expected is started again, with the rights
+// for that.
 func (l *Launcher) Launch(ctx context.Context, f File) (*Process, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	cmd, oomKills := exec.Command(f.Binary(), l.cfg.Args[f.Name]...), l.limiter.kills(f.Name)
-	cmd.Env = l.environment()
-	detach(cmd)
-	stderr := &tail{}
-	c := newClient(goplugin.ClientConfig{
-		VersionedPlugins: plugin.ClientSet(nomadProtocol),
-		Cmd:              cmd,
-		SkipHostEnv:      true,
-		StartTimeout:     l.cfg.StartTimeout,
-		Stderr:           stderr,
-		Logger:           l.clientLogger(f.Name),
-	})
-	begin, id := time.Now(), Identity(f.Binary())
-	if _, err := c.Start(); err != nil {
-		took := time.Since(begin)
-		return nil, l.launchError(f, cmd, c.endLaunch(cmd), stderr, took, err)
+	if !l.cfg.Confine {
+		return l.launchAs(ctx, f, confine.ProfileDriver)
 	}
-	p := &Process{
-		File: f, Identity: id, launcher: l, client: c, cmd: cmd, stderr: stderr, version: c.NegotiatedVersion(), oomKills: oomKills,
+	profile, known, asked := l.expected(ctx, f.Name)
+	p, err := l.launchAs(ctx, f, profile)
+	if err != nil || asked {
+		return p, err
+	}
+	if serves := profileOf(p.Info); serves != profile {
+		p.Kill()
+		if known && serves == confine.ProfileDriver {
+			return nil, errdefs.FailedPreconditionf("plugin %s: its versions before were of the kind %s, and this one says that it is a driver, which would give it all rights of the agent; "+
+				"if that is meant, set profile = %q in its plugin block", f.Path, profile, serves)
+		}
+		if profile, p, err = serves, nil, nil; err == nil {
+			p, err = l.launchAs(ctx, f, profile)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if again := profileOf(p.Info); again != profile {
+			p.Kill()
+			return nil, errdefs.FailedPreconditionf("plugin %s: says first that it is of the kind %s and then %s; install another version", f.Path, profile, again)
+		}
+	}
+	if err := l.remember(ctx, f.Name, profile); err != nil {
+		p.Kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+// launchAs launches a plugin with the rights of a profile.
+func (l *Launcher) launchAs(ctx context.Context, f File, profile string) (*Process, error) {
+	granted, err := l.grant(f, profile)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := l.folders.prepare(f.Name, granted.Identity); err != nil {
+		return nil, err
+	}
+	if err := l.folders.checkSize(f.Name, granted.StateMB); err != nil {
+		return nil, err
+	}
+	keys, err := newKeyPair()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{File: f, Identity: Identity(f.Binary()), Granted: granted, launcher: l, keys: keys, out: newOutput(l, f.Name), oomKills: l.limiter.kills(f.Name)}
+	begin := time.Now()
+	if err := p.start(); err != nil {
+		took := time.Since(begin)
+		if p.client == nil {
+			return nil, err
+		}
+		defer p.removeSocket()
+		return nil, l.launchError(f, p.cmd, p.client.endLaunch(p.cmd), p.out.tail, took, err)
+	}
+	for _, what := range p.Granted.Lacking {
+		p.out.logger.Warn("this machine does not enforce all that limits the plugin", "not_enforced", what)
 	}
 	if err := p.connect(ctx); err != nil {
 		p.Kill()
@@ -123,8 +206,67 @@ func (l *Launcher) Launch(ctx context.Context, f File) (*Process, error) {
 	return p, nil
 }
 
-func (l *Launcher) clientLogger(name string) hclog.Logger {
-	return newPlainLogger(l.cfg.Logger.Named(name))
+// start starts the process and reads its handshake.
+func (p *Process) start() error {
+	l, f := p.launcher, p.File
+	binary, err := filepath.Abs(f.Binary())
+	if err != nil {
+		return fmt.Errorf("find the plugin: %w", err)
+	}
+	p.cmd = exec.Command(binary, l.cfg.Args[f.Name]...)
+	p.cmd.Dir = p.Granted.Folder
+	detach(p.cmd)
+	secure, err := p.keys.config(nil)
+	if err != nil {
+		return err
+	}
+	socketDir, err := l.socketFolder()
+	if err != nil {
+		return err
+	}
+	p.socketDir = socketDir
+	p.client = newClient(goplugin.ClientConfig{
+		VersionedPlugins: plugin.ClientSet(nomadProtocol),
+		SkipHostEnv:      true,
+		StartTimeout:     l.cfg.StartTimeout,
+		TLSConfig:        secure,
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: l.socketDir},
+		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, longDir string) (runnerapi.Runner, error) {
+			_ = os.Remove(longDir) // ours has a shorter name; go-plugin removes this one at the end, too
+			p.cmd.Env = append(append(l.environment(&p.Granted), p.keys.variable()), spec.Env...)
+			p.cmd.Env = append(p.cmd.Env, goplugin.EnvUnixSocketDir+"="+socketDir)
+			if p.Granted.Changes() {
+				if err := os.Chown(socketDir, p.Granted.UID, p.Granted.GID); err != nil {
+					return nil, fmt.Errorf("give the plugin the folder of its socket: %w", err)
+				}
+			}
+			return newRunner(p.cmd, p.out.stdout, func(cmd *exec.Cmd) error { return p.begin(cmd, socketDir) })
+		},
+		Stderr: p.out.tail, SyncStdout: p.out.stdout, SyncStderr: p.out.stderr, Logger: p.out.logger,
+	})
+	addr, err := p.client.Start()
+	if err != nil {
+		return err
+	}
+	p.PID, p.version = p.cmd.Process.Pid, p.client.NegotiatedVersion()
+	p.client.found(addr, p.PID)
+	if secure.RootCAs == nil { // it does not know what the variable means
+		p.keys, p.client.cfg.TLSConfig = nil, nil
+	}
+	return nil
+}
+
+// begin starts the command with its rights, and puts it under its limits before it has
+// done much.
+func (p *Process) begin(cmd *exec.Cmd, socketDir string) error {
+	if err := confine.Start(cmd, p.Granted.within(p.File, socketDir), p.Granted.Identity); err != nil {
+		return err
+	}
+	p.launcher.limiter.hold(p.File.Name, cmd.Process.Pid)
+	if err := confine.LimitFiles(cmd.Process.Pid, p.Granted.OpenFiles); err != nil {
+		p.Granted.Lacking = append(p.Granted.Lacking, err.Error())
+	}
+	return nil
 }
 
 // Reattach finds the process of an earlier agent, if it still runs the current file. A
@@ -143,28 +285,57 @@ func (l *Launcher) Reattach(ctx context.Context, f File) (*Process, error) {
 		p.Stop()
 		return nil, nil
 	}
-	if !slices.Equal(rec.Args, l.cfg.Args[f.Name]) {
-		l.cfg.Logger.Info("the plugin has other args now, so its process is replaced", "plugin", f.Name, "pid", p.PID)
+	if why := l.outdated(ctx, f, rec); why != "" {
+		l.cfg.Logger.Info("the plugin's process is replaced: "+why, "plugin", f.Name, "pid", p.PID)
 		p.Stop()
 		return nil, nil
 	}
 	return p, nil
 }
 
+// outdated says why a process of an earlier agent must not go on; "" if it may.
+func (l *Launcher) outdated(ctx context.Context, f File, rec *record) string {
+	if !slices.Equal(rec.Args, l.cfg.Args[f.Name]) {
+		return "it has other args now"
+	}
+	profile, _, _ := l.expected(ctx, f.Name)
+	now, err := l.grant(f, profile)
+	if err != nil || l.cfg.Confine && !rec.Granted.same(&now) {
+		return "it may do other things now"
+	}
+	return ""
+}
+
 // adopt connects to a process of an earlier agent; nil if it is gone.
 func (l *Launcher) adopt(ctx context.Context, f File, rec record) (*Process, error) {
-	c := newClient(goplugin.ClientConfig{
-		Plugins: plugin.ClientSet(rec.Version)[rec.Version],
-		Logger:  l.clientLogger(f.Name),
+	out := newOutput(l, f.Name)
+	cfg := goplugin.ClientConfig{
+		Plugins: plugin.ClientSet(rec.Version)[rec.Version], SyncStdout: out.stdout, SyncStderr: out.stderr, Logger: out.logger,
 		Reattach: &goplugin.ReattachConfig{
 			Protocol: goplugin.ProtocolGRPC, ProtocolVersion: rec.Version, Pid: rec.PID, Addr: rec.address(),
 		},
-	})
+	}
+	if rec.Keys != nil {
+		secure, err := rec.Keys.config(rec.Server)
+		if err != nil {
+			return nil, fmt.Errorf("reattach: %w", err)
+		}
+		cfg.TLSConfig = secure
+	}
+	c := newClient(cfg)
+	c.found(rec.address(), rec.PID)
 	if _, err := c.Start(); err != nil {
 		l.endUnreachable(f.Name, rec) // after a reboot there is none
 		return nil, nil
 	}
-	p := &Process{File: f, Reattached: true, Identity: rec.Identity, launcher: l, client: c, stderr: &tail{}, version: rec.Version}
+	p := &Process{
+		File: f, Reattached: true, Identity: rec.Identity, launcher: l, client: c, out: out, version: rec.Version, PID: rec.PID, keys: rec.Keys,
+	}
+	if rec.Granted != nil {
+		p.Granted = *rec.Granted
+	}
+	l.limiter.limit(f.Name, &p.Granted.Rights)
+	l.limiter.note(f.Name, p.PID)
 	if err := p.connect(ctx); err != nil {
 		p.Kill()
 		return nil, fmt.Errorf("reattach: %w", err)
@@ -182,6 +353,10 @@ func (r record) address() net.Addr {
 	}
 	return addr
 }
+
+// FreeTasks takes the processes of a plugin's tasks out of its limits. Only drivers have
+// tasks.
+func (l *Launcher) FreeTasks(plugin string) { l.limiter.freeTasks(plugin) }
 
 // Release removes the limits of a plugin that is gone.
 func (l *Launcher) Release(name string) { l.limiter.release(name) }

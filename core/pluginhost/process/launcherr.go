@@ -55,7 +55,7 @@ const maxFirstLine = 200
 // plugin's output there and adds many lines.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	line = strings.ToValidUTF8(strings.TrimSpace(line), "?")
+	line = plain(strings.ToValidUTF8(strings.TrimSpace(line), "?"))
 	if len(line) > maxFirstLine {
 		line = strings.ToValidUTF8(line[:maxFirstLine], "") + "..."
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -14,10 +15,6 @@ import (
 
 	"github.com/drover-project/drover/core/pluginhost/confine"
 )
-
-// DefaultPids is the default limit of processes and threads of a plugin: far above
-// what one needs, far below what a machine supports. Memory has no default limit.
-const DefaultPids = 16384
 
 // Limits for removing cgroups that other agents on this machine left behind: their
 // minimum age, and how many are checked.
@@ -35,11 +32,15 @@ type limiter struct {
 	suffix string
 	log    hclog.Logger
 	told   sync.Once
+
+	mu      sync.Mutex
+	granted map[string]confine.Limits // by plugin
+	running map[string]map[int]bool   // the pids of the processes of each plugin
 }
 
 func newLimiter(limits map[string]confine.Limits, stateDir string, log hclog.Logger) *limiter {
 	sum := sha256.Sum256([]byte(stateDir))
-	l := &limiter{limits: limits, suffix: hex.EncodeToString(sum[:4]), log: log}
+	l := &limiter{limits: limits, suffix: hex.EncodeToString(sum[:4]), log: log, granted: map[string]confine.Limits{}, running: map[string]map[int]bool{}}
 	groups, err := confine.Find()
 	if err != nil {
 		l.cannot(err)
@@ -52,35 +53,85 @@ func newLimiter(limits map[string]confine.Limits, stateDir string, log hclog.Log
 
 func (l *limiter) group(plugin string) string { return plugin + "." + l.suffix }
 
-// of returns the limits of a plugin, and whether they are configured.
-func (l *limiter) of(plugin string) (limits confine.Limits, asked bool) {
-	limits, asked = l.limits[plugin]
+// limit sets the limits of a plugin: those of its rights, which the options of the
+// agent's configuration change.
+func (l *limiter) limit(plugin string, rights *confine.Rights) {
+	limits, asked := l.limits[plugin]
 	if !asked {
-		limits, asked = l.limits["*"]
+		limits = l.limits["*"]
 	}
-	switch {
-	case limits.Pids < 0:
-		limits.Pids = 0
-	case limits.Pids == 0:
-		limits.Pids = DefaultPids
+	if limits.MemoryMB != 0 {
+		rights.MemoryMB = limits.MemoryMB
 	}
-	return limits, asked
+	if limits.Pids != 0 {
+		rights.Pids = max(0, limits.Pids)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.granted[plugin] = rights.Limits()
 }
 
-// hold puts a process into its plugin's cgroup. Failure is not fatal, because an agent
-// need not be root.
+func (l *limiter) of(plugin string) confine.Limits {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.granted[plugin]
+}
+
+// note remembers a process of a plugin.
+func (l *limiter) note(plugin string, pid int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running[plugin] == nil {
+		l.running[plugin] = map[int]bool{}
+	}
+	l.running[plugin][pid] = true
+}
+
+func (l *limiter) pids(plugin string) map[int]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.running[plugin])
+}
+
+// hold puts a process that was just started, and what it has started, into its plugin's
+// cgroup. Failure is not fatal, because an agent need not be root.
 func (l *limiter) hold(plugin string, pid int) {
+	l.note(plugin, pid)
 	if l.groups == nil {
 		return
 	}
-	limits, asked := l.of(plugin)
-	err := l.groups.Put(l.group(plugin), pid, limits)
+	_, asked := l.limits[plugin]
+	err := l.groups.Put(l.group(plugin), pid, l.of(plugin))
 	switch {
 	case err == nil:
 	case asked:
 		l.log.Warn("the limits of a plugin cannot be set, so it runs without", "plugin", plugin, "error", err)
 	default:
 		l.cannot(err)
+	}
+	// From here on its children are born in the cgroup; these are those of before.
+	for _, child := range confine.Descendants(pid) {
+		_ = l.groups.Put(l.group(plugin), child, l.of(plugin)) // it may have ended
+	}
+}
+
+// ended forgets a process. With all, what it has left in its plugin's cgroup is ended.
+func (l *limiter) ended(plugin string, pid int, all bool) {
+	l.mu.Lock()
+	delete(l.running[plugin], pid)
+	l.mu.Unlock()
+	if !all || l.groups == nil {
+		return
+	}
+	if n := l.groups.EndOthers(l.group(plugin), l.pids(plugin)); n > 0 {
+		l.log.Warn("a plugin ended and left processes behind, which are ended", "plugin", plugin, "processes", n)
+	}
+}
+
+// freeTasks moves what a driver has started out of its limits.
+func (l *limiter) freeTasks(plugin string) {
+	if l.groups != nil {
+		l.groups.FreeTasks(l.group(plugin), l.pids(plugin))
 	}
 }
 
@@ -91,8 +142,7 @@ func (l *limiter) cannot(err error) {
 
 // kills returns how many processes of a plugin were killed for its memory limit.
 func (l *limiter) kills(plugin string) int {
-	limits, _ := l.of(plugin)
-	if l.groups == nil || limits.MemoryMB == 0 {
+	if l.groups == nil || l.of(plugin).MemoryMB == 0 {
 		return 0
 	}
 	return l.groups.OOMKills(l.group(plugin))
@@ -104,8 +154,7 @@ func (l *limiter) why(plugin string, before int) string {
 	if l.kills(plugin) == before {
 		return ""
 	}
-	limits, _ := l.of(plugin)
-	return fmt.Sprintf("; it took more than its %d MiB of memory: raise the option plugin.%s.memory_mb, or find out what it needs them for", limits.MemoryMB, plugin)
+	return fmt.Sprintf("; it took more than its %d MiB of memory: raise memory_mb in the block plugin %q, or find out what it needs them for", l.of(plugin).MemoryMB, plugin)
 }
 
 // release removes the group of a plugin that has ended.

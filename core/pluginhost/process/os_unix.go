@@ -11,7 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
+
+	"github.com/drover-project/drover/core/pluginhost/confine"
 )
 
 // detach gives the process a session of its own, so that neither the terminal's
@@ -21,6 +24,47 @@ func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true
 // killSession ends what a process that detach began has started, but for what has
 // left its group.
 func killSession(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // an error means that there is nothing left
+
+// ownerOf is the user id of a file's owner.
+func ownerOf(info fs.FileInfo) int {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1
+	}
+	return int(st.Uid)
+}
+
+// sizeOnDisk is the space that a file takes.
+func sizeOnDisk(info fs.FileInfo) int64 {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return info.Size()
+	}
+	return int64(st.Blocks) * 512
+}
+
+// give makes a directory that only its owner may enter the user's, with what its owner
+// so far has in it.
+func give(dir string, info fs.FileInfo, id confine.Identity) error {
+	if info.Mode().Perm() != 0o700 && ownedByUs(info) {
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	before := ownerOf(info)
+	if before == id.UID || os.Geteuid() != 0 {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := e.Info(); err != nil || ownerOf(info) != before {
+			return nil //nolint:nilerr // it was removed, or is somebody else's
+		}
+		return os.Lchown(path, id.UID, id.GID)
+	})
+}
 
 func ownedByUs(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)

@@ -37,7 +37,7 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.Join(strings.Fields(string(t.buf)), " ")
+	return plain(strings.Join(strings.Fields(string(t.buf)), " "))
 }
 
 // lastWords returns the lines at the end that are not log lines, such as a panic.
@@ -53,7 +53,7 @@ func (t *tail) lastWords() string {
 		}
 		words = append(words, string(line))
 	}
-	return strings.Join(words, " ")
+	return plain(strings.Join(words, " "))
 }
 
 // Limits of what a plugin may write to the agent's log: burst, lines per second, and
@@ -114,8 +114,12 @@ func (l *plainLogger) Log(level hclog.Level, msg string, args ...any) {
 		return
 	}
 	for i, a := range args {
-		if s, ok := a.(string); ok {
-			args[i] = cutText(s)
+		switch a := a.(type) {
+		case nil, bool, int, float64:
+		case string:
+			args[i] = cutText(a)
+		default: // a list or an object of a line in JSON
+			args[i] = cutText(fmt.Sprint(a))
 		}
 	}
 	l.Logger.Log(level, cutText(msg), args...)
@@ -123,13 +127,13 @@ func (l *plainLogger) Log(level hclog.Level, msg string, args ...any) {
 
 func cutText(s string) string {
 	if len(s) <= maxLogText {
-		return s
+		return plain(s)
 	}
 	end := maxLogText
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}
-	return fmt.Sprintf("%s... (%d bytes more)", s[:end], len(s)-end)
+	return fmt.Sprintf("%s... (%d bytes more)", plain(s[:end]), len(s)-end)
 }
 
 // Trace and the others implement hclog.Logger.

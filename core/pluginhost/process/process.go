@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -26,18 +28,30 @@ type Process struct {
 	PID        int
 	Conn       *grpc.ClientConn
 	Reattached bool // it was started by an earlier agent
+	Granted    Granted
 
 	launcher *Launcher
 	client   *client
 	cmd      *exec.Cmd // nil if reattached
-	stderr   *tail
-	socket   string // its path; "" if it has none
-	oomKills int    // OOM kills in its cgroup when it was started
-	version  int    // the negotiated protocol: ours or Nomad's
+	out      *output
+	keys     *keyPair // with which it is called; nil if it knows no certificates
+	socket   string   // its path; "" if it has none
+	// socketDir is the private folder of the socket; "" if it has none.
+	socketDir string
+	oomKills  int // OOM kills in its cgroup when it was started
+	version   int // the negotiated protocol: ours or Nomad's
 }
 
 // Foreign reports whether the plugin was built for Nomad.
 func (p *Process) Foreign() bool { return p.version == nomadProtocol }
+
+// introduce tells the plugin who the host is, if its protocol can, and returns its Info.
+func (p *Process) introduce(ctx context.Context) (plugin.Info, error) {
+	if p.Foreign() {
+		return askNomad(ctx, p.Conn)
+	}
+	return plugin.Introduce(ctx, p.Conn, p.launcher.cfg.Host)
+}
 
 // ask returns the plugin's Info. It needs no work of the plugin, so it also checks
 // that the plugin answers.
@@ -51,13 +65,11 @@ func (p *Process) ask(ctx context.Context) (plugin.Info, error) {
 // connect obtains the connection of a started client and asks for its Info, within the
 // start timeout, because a process can accept connections and still be hung.
 func (p *Process) connect(ctx context.Context) error {
-	rc := p.client.ReattachConfig()
-	if rc == nil {
-		return errdefs.Unavailablef("plugin %s: ended during its start", p.File.Path)
-	}
-	p.PID = rc.Pid
-	if rc.Addr.Network() == "unix" {
-		p.socket = rc.Addr.String()
+	if p.client.addr.Network() == "unix" {
+		p.socket = p.client.addr.String()
+		if dir := filepath.Dir(p.socket); filepath.Dir(dir) == p.launcher.socketDir {
+			p.socketDir = dir
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.launcher.cfg.StartTimeout)
 	defer cancel()
@@ -85,7 +97,7 @@ func (p *Process) connect(ctx context.Context) error {
 	case <-ctx.Done():
 		return errdefs.DeadlineExceededf("plugin %s (pid %d): does not answer on its socket: %w", p.File.Path, p.PID, ctx.Err())
 	}
-	info, err := p.ask(ctx)
+	info, err := p.introduce(ctx)
 	if err != nil {
 		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s (pid %d): does not say what it is: %w", p.File.Path, p.PID, err))
 	}
@@ -93,8 +105,15 @@ func (p *Process) connect(ctx context.Context) error {
 	return nil
 }
 
-// Confine puts the process under the limits of its plugin, if the agent may.
-func (p *Process) Confine() { p.launcher.limiter.hold(p.File.Name, p.PID) }
+// TLS reports whether both sides of the connection prove who they are.
+func (p *Process) TLS() bool { return p.keys != nil }
+
+// Socket is the path of its socket; "" if it listens on a port.
+func (p *Process) Socket() string { return p.socket }
+
+// Stacks is the file with the stacks that the process wrote when it received SIGQUIT;
+// "" if it has not.
+func (p *Process) Stacks() string { return p.out.stacksFile() }
 
 // Stop asks the process to end and kills it if it does not.
 func (p *Process) Stop() {
@@ -102,14 +121,22 @@ func (p *Process) Stop() {
 	timer := time.AfterFunc(plugin.ShutdownGrace, p.signalKill)
 	defer timer.Stop()
 	p.client.end(plugin.ShutdownGrace + endLimit)
-	p.removeSocket()
+	p.clear()
 }
 
 // Kill ends the process at once; one that is hung answers no request to end.
 func (p *Process) Kill() {
 	p.signalKill()
 	p.client.end(endLimit)
+	p.clear()
+}
+
+// clear removes what is left of the process after its end. What a plugin that starts no
+// tasks has left running is ended.
+func (p *Process) clear() {
 	p.removeSocket()
+	p.out.stacks.close()
+	p.launcher.limiter.ended(p.File.Name, p.PID, p.Granted.Profile != "" && p.Granted.Profile != confine.ProfileDriver)
 }
 
 func (p *Process) signalKill() {

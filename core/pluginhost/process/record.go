@@ -33,6 +33,13 @@ type record struct {
 	// system does not report it.
 	Started string
 	Args    []string `json:",omitempty"`
+	// Keys and Server are the certificates of both sides; nil if the process knows
+	// none. The store is the agent's alone, because of the key.
+	Keys   *keyPair `json:",omitempty"`
+	Server []byte   `json:",omitempty"`
+	// Granted is what the process may do; nil for one of an agent before there was any
+	// difference.
+	Granted *Granted `json:",omitempty"`
 }
 
 func storeKey(name string) string { return "pluginhost/" + filepath.Base(name) }
@@ -40,13 +47,13 @@ func storeKey(name string) string { return "pluginhost/" + filepath.Base(name) }
 // record returns the record by which the next agent finds the process; false if it
 // has ended.
 func (p *Process) record() (record, bool) {
-	rc := p.client.ReattachConfig()
-	if rc == nil {
+	addr := p.client.addr
+	if addr == nil {
 		return record{}, false
 	}
 	return record{
-		PID: rc.Pid, Network: rc.Addr.Network(), Address: rc.Addr.String(), Identity: p.Identity, Version: p.version,
-		Started: startOf(rc.Pid), Args: p.launcher.cfg.Args[p.File.Name],
+		PID: p.PID, Network: addr.Network(), Address: addr.String(), Identity: p.Identity, Version: p.version,
+		Started: startOf(p.PID), Args: p.launcher.cfg.Args[p.File.Name], Keys: p.keys, Server: p.keys.serverCert(), Granted: &p.Granted,
 	}, true
 }
 

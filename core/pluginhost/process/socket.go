@@ -7,22 +7,24 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// socketNameLength is the length of the name that go-plugin appends to the directory,
-// and maxSocketPath the smallest limit of the supported systems.
+// socketNameLength is the length of what follows the directory: the folder of a process,
+// and the name that go-plugin gives to its socket. maxSocketPath is the smallest limit of
+// the supported systems.
 const (
-	socketNameLength = len("/plugin") + 10
+	socketNameLength = len("/zz") + len("/plugin") + 10
 	maxSocketPath    = 103
 )
 
@@ -33,15 +35,17 @@ func Tag(stateDir string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// privateSocketDir creates the directory for sockets: below stateDir, or, if socket
+// socketDirFor creates the directory for sockets, in which each process has a private
+// folder: below stateDir, or, if socket
 // paths would be too long, below the system's temporary directory with a name derived
-// from stateDir, which is absolute.
-func privateSocketDir(stateDir string) (string, error) {
+// from stateDir, which is absolute. mode lets the users of plugins pass through it, or
+// not.
+func socketDirFor(stateDir string, mode fs.FileMode) (string, error) {
 	dir := filepath.Join(stateDir, "sock")
 	if len(dir)+socketNameLength > maxSocketPath {
 		dir = filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d-%s", os.Getuid(), Tag(stateDir)))
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, mode); err != nil {
 		return "", errdefs.FailedPreconditionf("make the directory for plugin sockets: %w", err)
 	}
 	info, err := os.Lstat(dir)
@@ -54,45 +58,79 @@ func privateSocketDir(stateDir string) (string, error) {
 	if runtime.GOOS == "windows" {
 		return dir, nil
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
+	if err := os.Chmod(dir, mode); err != nil {
 		return "", errdefs.FailedPreconditionf("make the directory for plugin sockets private: %w", err)
 	}
 	return dir, nil
 }
 
-// socketPrefix is that of the sockets of plugins.
+// socketPrefix is the prefix that go-plugin gives to sockets.
 const socketPrefix = "plugin"
+
+// maxFolders limits the private folders of processes, so that their names are short.
+const maxFolders = 36 * 36
+
+// socketFolder makes the private folder of a process's socket.
+func (l *Launcher) socketFolder() (string, error) {
+	for n := range maxFolders {
+		dir := filepath.Join(l.socketDir, strconv.FormatInt(int64(n), 36))
+		err := os.Mkdir(dir, 0o700)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return "", errdefs.FailedPreconditionf("make the folder of a plugin's socket: %w", err)
+		}
+	}
+	return "", errdefs.ResourceExhaustedf("%s has %d folders of plugins' sockets; remove those that no plugin uses", l.socketDir, maxFolders)
+}
 
 // dialLimit limits the time for trying all sockets.
 const dialLimit = 2 * time.Second
 
-// sweepSockets removes the sockets without listeners, which a killed agent left.
+// sweepSockets removes the sockets without listeners, which a killed agent left, and
+// their folders.
 func (l *Launcher) sweepSockets(ctx context.Context) {
-	entries, err := os.ReadDir(l.socketDir)
-	if err != nil {
-		return // it was made a moment ago
-	}
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	for _, e := range entries {
-		if e.Type()&fs.ModeSocket == 0 || !strings.HasPrefix(e.Name(), socketPrefix) {
-			continue
+	for _, pattern := range []string{socketPrefix + "*", filepath.Join("*", socketPrefix+"*")} {
+		paths, err := filepath.Glob(filepath.Join(l.socketDir, pattern))
+		if err != nil {
+			return // the pattern is wrong, which a test would show
 		}
-		path := filepath.Join(l.socketDir, e.Name())
-		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-		switch {
-		case err == nil:
-			_ = conn.Close() // somebody listens
-		case isRefused(err):
-			_ = os.Remove(path) // tried again at the next start
+		for _, path := range paths {
+			sweepSocket(ctx, path)
+		}
+	}
+	entries, _ := os.ReadDir(l.socketDir) // as above
+	for _, e := range entries {
+		if e.IsDir() {
+			_ = os.Remove(filepath.Join(l.socketDir, e.Name())) // it stays if somebody listens in it
 		}
 	}
 }
 
+func sweepSocket(ctx context.Context, path string) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&fs.ModeSocket == 0 {
+		return
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		_ = conn.Close() // somebody listens
+	case isRefused(err):
+		_ = os.Remove(path) // tried again at the next start
+	}
+}
+
 // removeSocket removes the socket of an ended process, which a killed process leaves
-// behind.
+// behind, and its folder.
 func (p *Process) removeSocket() {
 	if p.socket != "" {
 		_ = os.Remove(p.socket) // who ends by itself has removed it
+	}
+	if p.socketDir != "" {
+		_ = os.RemoveAll(p.socketDir) // what cannot be removed is swept at the next start
 	}
 }

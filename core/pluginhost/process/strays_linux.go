@@ -13,8 +13,8 @@ import (
 )
 
 // strays returns the plugin processes that any agent with these sockets started:
-// they have the variable, "NAME=value", in their environment, and no arguments or those of a
-// block. What plugins start themselves, as a supervisor of tasks, has others.
+// they have the variable, "NAME=directory", in their environment, or one below that
+// directory, and no arguments or those of a block. What plugins start themselves, as a supervisor of tasks, has others.
 func strays(variable string, blocks map[string][]string) []*os.Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -51,7 +51,7 @@ func isPlugin(pid int, mark []byte, blocks map[string][]string) bool {
 		return false
 	}
 	for one := range bytes.SplitSeq(env, []byte{0}) {
-		if bytes.Equal(one, mark) {
+		if after, ok := bytes.CutPrefix(one, mark); ok && (len(after) == 0 || after[0] == '/') {
 			return true
 		}
 	}

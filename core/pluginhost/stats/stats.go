@@ -36,6 +36,10 @@ type (
 
 // The kinds of series.
 const (
-	Gauge   = v1.Gauge
-	Counter = v1.Counter
+	SeriesUnknown = v1.SeriesUnknown
+	Gauge         = v1.Gauge
+	Counter       = v1.Counter
 )
+
+// KnownFeatures returns the optional abilities of collectors on which the host acts.
+func KnownFeatures() []v1.Feature { return v1.KnownFeatures() }

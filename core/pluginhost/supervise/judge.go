@@ -27,12 +27,16 @@ func (s *Plugin) judge(ctx context.Context, digest string, err error) {
 		s.onProbation(digest)
 		return
 	}
-	s.shared.Logger.Error("a new version of a plugin does not work; the one before stays", "plugin", s.name, "digest", digest, "error", err)
+	what := "a new version of a plugin does not work; the one before stays"
+	if s.shared.Catalog.Get(s.name).Running == "" {
+		what = "a plugin does not work, so it is not installed"
+	}
+	s.shared.Logger.Error(what, "plugin", s.name, "digest", digest, "error", err)
 	s.set(func(st *Status) { st.UpgradeError = err })
 	if innocent := (*blamelessError)(nil); ctx.Err() != nil || errdefs.IsResourceExhausted(err) || errors.As(err, &innocent) {
 		return // the version is not to blame
 	}
-	if err := s.shared.Catalog.Change(ctx, s.name, func(m *install.Memo) { m.AddBad(digest, err.Error()) }); err != nil {
+	if err := s.shared.Catalog.Change(ctx, s.name, func(m *install.Memo) { m.AddBad(digest, err.Error(), time.Now().UTC()) }); err != nil {
 		s.shared.Logger.Warn("that a version of a plugin is bad will be forgotten", "plugin", s.name, "error", err)
 	}
 }
@@ -89,7 +93,7 @@ func (s *Plugin) returnTo(ctx context.Context, now *live, bad string, why error)
 		return now, errdefs.FailedPreconditionf("plugin %q: there is no copy of the version before", s.name)
 	}
 	err := s.shared.Catalog.Change(ctx, s.name, func(m *install.Memo) {
-		m.AddBad(bad, why.Error())
+		m.AddBad(bad, why.Error(), time.Now().UTC())
 		if m.Running == bad {
 			m.Running, m.Previous = good, ""
 		}

@@ -27,6 +27,7 @@ type Plugin struct {
 
 	wake      bell       // rings when a process is wanted
 	probation *probation // of run
+	freedAt   time.Time  // when names were last claimed that had become free
 	patience  time.Time  // until when it runs although it is withdrawn and has no tasks
 
 	mu     sync.Mutex
@@ -116,6 +117,9 @@ func (s *Plugin) snapshot() Status {
 	out := s.status
 	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
 	out.Collectors = slices.Clone(out.Collectors)
+	if out.process != nil {
+		out.Stacks = out.process.Stacks()
+	}
 	if out.State == StateRunning {
 		if why := s.shared.Kinds.Unanswering(out.Drivers, out.Devices, out.Collectors); why != nil {
 			out.State, out.LastError = StateNotAnswering, why
@@ -183,7 +187,7 @@ func (s *Plugin) run(ctx context.Context, idle bool, firstDone func()) {
 			now.close(err)
 			now = nil
 		case <-looks.C:
-			now = s.settled(ctx, now, retry)
+			now = s.settled(ctx, s.takeFreed(ctx, now), retry)
 			continue
 		case <-s.wanted(now):
 			retry.Reset(0)
@@ -256,7 +260,7 @@ func (s *Plugin) start(ctx context.Context, first bool) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts, err := s.attach(ctx, p)
+	parts, err := s.shared.Kinds.Attach(ctx, p)
 	if err != nil {
 		p.Kill()
 		return nil, err
@@ -270,16 +274,6 @@ func (s *Plugin) start(ctx context.Context, first bool) (*live, error) {
 		one.Open(run, s.configs(parts))
 	}
 	return now, nil
-}
-
-// attach asks a process for all that it serves, reserves the names, and then puts the
-// process under its limits.
-func (s *Plugin) attach(ctx context.Context, p *process.Process) (kinds.Parts, error) {
-	parts, err := s.shared.Kinds.Attach(ctx, p)
-	if err == nil {
-		p.Confine()
-	}
-	return parts, err
 }
 
 // process reattaches the process of an earlier agent, or launches one.
@@ -315,9 +309,15 @@ func (s *Plugin) serve(ctx context.Context, cancel context.CancelFunc, p *proces
 			st.State = s.mode.state(StateRunning)
 		}
 		st.Version, st.PID, st.LastError = p.Info.Version, p.PID, nil
-		st.Reattached = p.Reattached
+		st.Reattached, st.Granted, st.TLS, st.Socket, st.process = p.Reattached, &p.Granted, p.TLS(), p.Socket(), p
 		st.Drivers, st.Devices, st.Collectors = parts.Of(s.shared.Kinds)
 	})
+	if err := s.shared.Catalog.Own(ctx, s.name, parts.IDs()); err != nil {
+		s.shared.Logger.Warn("after a restart of the agent, another plugin may serve the names of this one", "plugin", s.name, "error", err)
+	}
+	for _, w := range s.shared.Kinds.Warnings(s.name) {
+		s.shared.Logger.Warn("a part of the plugin is left out", "plugin", s.name, "reason", w)
+	}
 	s.shared.Logger.Debug("plugin runs", "plugin", s.name, "version", p.Info.Version, "pid", p.PID, "reattached", p.Reattached)
 	steady := time.AfterFunc(s.shared.Steady, s.recovered)
 	s.shared.Go(func() {

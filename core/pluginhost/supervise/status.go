@@ -5,6 +5,7 @@ package supervise
 
 import (
 	"github.com/drover-project/drover/core/pluginhost/install"
+	"github.com/drover-project/drover/core/pluginhost/process"
 )
 
 // State is the state of a plugin.
@@ -41,6 +42,13 @@ type Status struct {
 	State      State
 	Restarts   int
 	Reattached bool
+	// Granted is what the current or last process may do; nil before there was one. TLS
+	// says whether both sides of its connection prove who they are, Socket where it
+	// listens, and Stacks names the file with the stacks that it wrote at a SIGQUIT.
+	Granted    *process.Granted
+	TLS        bool
+	Socket     string
+	Stacks     string
 	Drivers    []string
 	Devices    []string // names of device plugins
 	Collectors []string
@@ -58,9 +66,14 @@ type Status struct {
 	UpgradeError error
 	// Previous is the digest of the version to which a rollback returns.
 	Previous string
+	// Warnings says what of the plugin is left out, such as a name that another plugin
+	// serves.
+	Warnings []string
 	Tasks    int                  // that the host knows of
 	Bad      []install.BadVersion // not tried again automatically
 	Work     *install.Work        // current or last operation on it; nil if there was none
+
+	process *process.Process // the current or last one
 }
 
 // Rests reports whether a plugin in this state has no process because nobody needs
@@ -72,6 +85,7 @@ func (s *Plugin) Status() Status {
 	st := s.snapshot()
 	m := s.shared.Catalog.Get(st.Name)
 	st.Previous, st.Bad, st.Work = m.Previous, m.Bad, s.shared.Works.Get(st.Name)
+	st.Warnings = s.shared.Kinds.Warnings(st.Name)
 	st.Tasks = s.shared.Kinds.Drivers.Tasks(st.Name, nil)
 	return st
 }

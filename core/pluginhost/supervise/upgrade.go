@@ -62,7 +62,7 @@ func (s *Plugin) try(run, ready context.Context, now *live, p *process.Process, 
 	if c.version != "" && p.Info.Version != c.version {
 		return nil, &blamelessError{errdefs.FailedPreconditionf("plugin %s: it says that it is version %q, and %q is wanted; correct the version or the source", c.file.Path, p.Info.Version, c.version)}
 	}
-	parts, err := s.attach(ready, p)
+	parts, err := s.shared.Kinds.Attach(ready, p)
 	if err != nil {
 		return nil, err
 	}

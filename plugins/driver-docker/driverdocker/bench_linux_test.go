@@ -130,7 +130,7 @@ func benchDriver(b *testing.B, docker *dockertest.Daemon) {
 		b.StopTimer()
 		b.ReportMetric(float64(pss(b, cmd.Process.Pid)-before)/benchTasks, "KiB-PSS/task")
 		b.ReportMetric(float64(before), "KiB-PSS-idle")
-		atOnce(b, benchTasks, func(i int) error { return d.DestroyTask(context.Background(), tasks[i].ID, true) })
+		atOnce(b, benchTasks, func(i int) error { return d.DestroyTask(context.Background(), tasks[i].Ref(), true) })
 		b.StartTimer()
 	}
 }
@@ -170,7 +170,7 @@ func BenchmarkWhatAContainerKeeps(b *testing.B) {
 		cancel()
 		for range samples {
 		}
-		atOnce(b, benchTasks, func(i int) error { return n.d.DestroyTask(context.Background(), tasks[i].ID, true) })
+		atOnce(b, benchTasks, func(i int) error { return n.d.DestroyTask(context.Background(), tasks[i].Ref(), true) })
 	}
 }
 

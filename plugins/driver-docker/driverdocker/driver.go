@@ -143,7 +143,7 @@ func (d *Driver) Info() driver.Info {
 	return driver.Info{
 		Name: "docker",
 		Capabilities: driver.Capabilities{
-			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationImage, MountConfigs: true,
+			SendSignals: true, Exec: true, ExecOptions: []string{driver.ExecUser, driver.ExecDirectory, driver.ExecEnvironment}, FSIsolation: driver.FSIsolationImage, MountConfigs: true,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkTask, driver.NetworkNone},
 		},
 		ConfigSchema: agentSchema(), TaskConfigSchema: taskSchema(),

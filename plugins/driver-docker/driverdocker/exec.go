@@ -59,6 +59,7 @@ func (e *execution) create(ctx context.Context) error {
 	defer cancel()
 	r, err := e.t.d.api.Load().ExecCreate(limited, e.t.state.Container, client.ExecCreateOptions{
 		TTY: e.opts.TTY, ConsoleSize: e.size(), AttachStdin: e.stream.Stdin != nil, AttachStdout: true, AttachStderr: true, Cmd: e.command(limited),
+		User: e.opts.User, WorkingDir: e.opts.Directory, Env: environment(e.opts.Env),
 	})
 	e.id = r.ID
 	return e.t.d.failed(ctx, err, "prepare the command %q", e.opts.Command[0])

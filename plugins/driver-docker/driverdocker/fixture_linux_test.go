@@ -184,7 +184,7 @@ func (n *node) run(tc *driver.TaskConfig) *driver.Handle {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if n.d != nil {
-			if err := n.d.DestroyTask(ctx, tc.ID, true); err != nil {
+			if err := n.d.DestroyTask(ctx, tc.Ref(), true); err != nil {
 				n.t.Errorf("DestroyTask: %v", err)
 			}
 		}

@@ -91,7 +91,7 @@ func TestHostileAFolderThatASidecarSwapsForALinkShowsNothingOfTheMachine(t *test
 				if strings.Contains(n.printed(tc), "of-the-machine") {
 					escapes++
 				}
-				if err := n.d.DestroyTask(limit(t), id, true); err != nil {
+				if err := n.d.DestroyTask(limit(t), driver.TaskRef{ID: id}, true); err != nil {
 					t.Fatal(err)
 				}
 				for _, f := range []string{tc.Logs.StdoutPath, tc.Logs.StderrPath} {
@@ -113,13 +113,13 @@ func TestATaskThatSwapsItsOwnFoldersForLinksSeesNothingOfTheMachineWhenItIsResta
 	if out := n.output(tc); out != "" {
 		t.Fatalf("the first start printed %q", out)
 	}
-	if err := n.d.DestroyTask(limit(t), tc.ID, true); err != nil {
+	if err := n.d.DestroyTask(limit(t), tc.Ref(), true); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := n.d.StartTask(limit(t), tc)
 	if err == nil {
 		n.wait(tc)
-		_ = n.d.DestroyTask(limit(t), tc.ID, true) // the daemon is the tests' own
+		_ = n.d.DestroyTask(limit(t), tc.Ref(), true) // the daemon is the tests' own
 	}
 	if !errdefs.IsInvalidArgument(err) || strings.Contains(n.printed(tc), "of-the-machine") {
 		t.Errorf("the second start: %v, output %q", err, n.printed(tc))
@@ -144,7 +144,7 @@ func TestHostileAPluginThatIsKilledInAStartLeavesNoContainerThatRuns(t *testing.
 		die()
 		<-done
 		d, die = launch()
-		if err := d.DestroyTask(limit(t), tc.ID, true); err != nil {
+		if err := d.DestroyTask(limit(t), tc.Ref(), true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestHostileAPluginThatIsKilledInAStartLeavesNoContainerThatRuns(t *testing.
 		t.Fatal(err)
 	}
 	for _, h := range left {
-		if err := d.DestroyTask(limit(t), h.TaskID, true); err != nil {
+		if err := d.DestroyTask(limit(t), driver.TaskRef{ID: h.TaskID}, true); err != nil {
 			t.Fatal(err)
 		}
 	}

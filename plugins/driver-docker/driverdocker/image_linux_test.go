@@ -49,7 +49,7 @@ func TestImagesAreFetchedOnceForAllWhoWaitAndRemovedWhenNobodyUsesThem(t *testin
 		wg.Go(func() { _, _, errs[i] = n.d.StartTask(limit(t), tc) })
 		t.Cleanup(func() {})
 		defer func() {
-			if err := n.d.DestroyTask(limit(t), tc.ID, true); err != nil {
+			if err := n.d.DestroyTask(limit(t), tc.Ref(), true); err != nil {
 				t.Error(err)
 			}
 			last := i == 0 // deferred calls run in reverse order
@@ -140,7 +140,7 @@ func TestAnImageBehindALoginNeedsTheRightOne(t *testing.T) {
 		_, _, err := n.d.StartTask(limit(t), tc)
 		if err == nil {
 			n.wait(tc)
-			err = n.d.DestroyTask(limit(t), tc.ID, true)
+			err = n.d.DestroyTask(limit(t), tc.Ref(), true)
 		}
 		return err
 	}

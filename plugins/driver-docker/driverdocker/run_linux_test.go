@@ -102,7 +102,7 @@ func TestAPublishedPortIsReached(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := n.d.DestroyTask(limit(t), tc.ID, true); err != nil {
+		if err := n.d.DestroyTask(limit(t), tc.Ref(), true); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -136,7 +136,7 @@ func TestNetworksOfTheDaemonAndOfOtherContainersAreJoined(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := n.d.DestroyTask(limit(t), one.ID, true); err != nil {
+		if err := n.d.DestroyTask(limit(t), one.Ref(), true); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -298,7 +298,7 @@ func TestContainersAreKeptWhereTheOperatorWantsThat(t *testing.T) {
 	n.run(tc)
 	n.wait(tc)
 	for range 2 {
-		if err := n.d.DestroyTask(limit(t), tc.ID, true); err != nil {
+		if err := n.d.DestroyTask(limit(t), tc.Ref(), true); err != nil {
 			t.Fatal(err)
 		}
 		if got := n.inspect(tc, "{{.State.ExitCode}}"); got != "3" {

@@ -120,7 +120,7 @@ func TestNothingStaysMountedForAContainerThatIsGone(t *testing.T) {
 	if got := mountsBelow(t, n.dir); got != 6 {
 		t.Errorf("%d mounts for a container that shows 5 folders, want these and theirs", got)
 	}
-	if err := n.d.DestroyTask(limit(t), tc.ID, false); err != nil {
+	if err := n.d.DestroyTask(limit(t), tc.Ref(), false); err != nil {
 		t.Fatal(err)
 	}
 	if got := mountsBelow(t, n.dir); got != 0 {
@@ -139,7 +139,7 @@ func TestNothingStaysMountedForAContainerThatIsGone(t *testing.T) {
 	n.run(byHand)
 	n.cli("rm", "-f", byHand.Name+"-"+byHand.AllocID)
 	n.wait(byHand)
-	if err := n.d.DestroyTask(limit(t), byHand.ID, false); err != nil {
+	if err := n.d.DestroyTask(limit(t), byHand.Ref(), false); err != nil {
 		t.Fatal(err)
 	}
 	if got := mountsBelow(t, n.dir); got != 0 {
@@ -152,7 +152,7 @@ func TestTheDirectoryOfAnAllocGoesThoughItsContainerIsKept(t *testing.T) {
 	tc := n.task(script("exit 0"))
 	n.run(tc)
 	n.wait(tc)
-	if err := n.d.DestroyTask(limit(t), tc.ID, false); err != nil {
+	if err := n.d.DestroyTask(limit(t), tc.Ref(), false); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(tc.AllocDir); err != nil {
@@ -204,7 +204,7 @@ func TestWhatTheAgentHasMountedForATaskStaysWhenItsContainerGoes(t *testing.T) {
 	if out := n.output(tc); out != "token\n" {
 		t.Errorf("the container sees %q of the memory that holds its secrets", out)
 	}
-	if err := n.d.DestroyTask(limit(t), tc.ID, true); err != nil {
+	if err := n.d.DestroyTask(limit(t), tc.Ref(), true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(secrets, "token")); err != nil {
@@ -301,7 +301,7 @@ func TestContainersKeepTheirFoldersWhenThePluginIsKilled(t *testing.T) {
 	if err := d.RecoverTask(ctx, handles[tc.ID]); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.DestroyTask(ctx, tc.ID, true); err != nil {
+	if err := d.DestroyTask(ctx, tc.Ref(), true); err != nil {
 		t.Fatal(err)
 	}
 	if got := mountsBelow(t, state); got != 4 {
@@ -309,7 +309,7 @@ func TestContainersKeepTheirFoldersWhenThePluginIsKilled(t *testing.T) {
 	}
 	die()
 	d, _ = launch()
-	if err := d.DestroyTask(ctx, orphan.ID, true); err != nil { // it was not recovered
+	if err := d.DestroyTask(ctx, orphan.Ref(), true); err != nil { // it was not recovered
 		t.Fatal(err)
 	}
 	if got := mountsBelow(t, state); got != 0 {
@@ -345,7 +345,7 @@ func TestATaskOfTheFormerVersionIsRecoveredAndDestroyed(t *testing.T) {
 	if s, err := n.d.InspectTask(limit(t), id); err != nil || s.State != driver.TaskRunning {
 		t.Errorf("the task: %+v, %v", s, err)
 	}
-	if err := n.d.DestroyTask(limit(t), id, true); err != nil {
+	if err := n.d.DestroyTask(limit(t), driver.TaskRef{ID: id}, true); err != nil {
 		t.Fatal(err)
 	}
 	if out := n.cli("ps", "-aq", "--filter", "name=former-"+model.AllocID); out != "" {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -218,6 +219,54 @@ type measured struct {
 		CommitPeak        uint64       `json:"commitpeakbytes"`
 		PrivateWorkingSet uint64       `json:"privateworkingset"`
 	} `json:"memory_stats"`
+	Pids struct {
+		Current uint64 `json:"current"`
+	} `json:"pids_stats"`
+	IO struct {
+		Bytes      []ioEntry `json:"io_service_bytes_recursive"`
+		Operations []ioEntry `json:"io_serviced_recursive"`
+	} `json:"blkio_stats"`
+	Storage struct { // reported on Windows
+		Reads        uint64 `json:"read_count_normalized"`
+		ReadBytes    uint64 `json:"read_size_bytes"`
+		Writes       uint64 `json:"write_count_normalized"`
+		WrittenBytes uint64 `json:"write_size_bytes"`
+	} `json:"storage_stats"`
+	Processes uint64 `json:"num_procs"` // reported on Windows
+}
+
+// ioEntry is a counter of one block device and one operation: "Read", "Write" and
+// others, with cgroup v2 in lower case.
+type ioEntry struct {
+	Op    string `json:"op"`
+	Value uint64 `json:"value"`
+}
+
+// io returns what the container has read and written. With cgroup v2 and no operations
+// yet the daemon reports no entries at all, which is not distinguishable from a kernel
+// that does not count.
+func (m *measured) io() driver.IOStats {
+	if m.OSType == "windows" {
+		s := m.Storage
+		return driver.IOStats{ReadBytes: s.ReadBytes, WrittenBytes: s.WrittenBytes, Reads: s.Reads, Writes: s.Writes, Measured: driver.IOMeasures}
+	}
+	var out driver.IOStats
+	sum := func(entries []ioEntry, read, write *uint64, measured []string) {
+		for _, e := range entries {
+			switch strings.ToLower(e.Op) {
+			case "read":
+				*read += e.Value
+			case "write":
+				*write += e.Value
+			}
+		}
+		if len(entries) > 0 {
+			out.Measured = append(out.Measured, measured...)
+		}
+	}
+	sum(m.IO.Bytes, &out.ReadBytes, &out.WrittenBytes, driver.IOMeasures[:2])
+	sum(m.IO.Operations, &out.Reads, &out.Writes, driver.IOMeasures[2:])
+	return out
 }
 
 // memoryDetail has the field names of both cgroup versions. A sample has those of
@@ -245,7 +294,7 @@ var (
 
 // taskStats converts the daemon's current and previous measurements to a sample.
 func taskStats(id string, before, now measured) driver.TaskStats {
-	out := driver.TaskStats{TaskID: id, Time: now.Read}
+	out := driver.TaskStats{TaskID: id, Time: now.Read, IO: now.io(), Processes: max(now.Pids.Current, now.Processes)}
 	out.CPU = driver.CPUStats{
 		ThrottledPeriods: now.CPU.Throttling.Periods, ThrottledTime: now.CPU.Throttling.Time, Measured: measuredCPUFirst,
 	}

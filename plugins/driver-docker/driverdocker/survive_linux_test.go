@@ -89,7 +89,7 @@ func TestNoLineIsLostOrDoubledWhenThePluginIsKilledAgainAndAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := d.DestroyTask(ctx, tc.ID, true); err != nil {
+		if err := d.DestroyTask(ctx, tc.Ref(), true); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -366,7 +366,8 @@ func (t *task) killAfter(ctx context.Context, timeout time.Duration) error {
 }
 
 // DestroyTask implements driver.Driver.
-func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
+func (d *Driver) DestroyTask(ctx context.Context, ref driver.TaskRef, force bool) error {
+	id := ref.ID // containers are found by their labels
 	t, err := d.of(id)
 	if err != nil {
 		if err := d.destroyUnlearned(ctx, id, force); err != nil {

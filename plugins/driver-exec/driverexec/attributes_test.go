@@ -89,6 +89,7 @@ var attributes = map[string]proof{
 var given = map[string]proof{
 	"AllocDir": by(TestATaskSeesNoFilesOfTheAgentOrOfOtherTasks), "TaskDir": by(TestATaskSeesNoFilesOfTheAgentOrOfOtherTasks),
 	"DriverConfig": because("it is the attributes above"), "Env": by(TestExecKeepsTheContract), "ID": by(TestExecKeepsTheContract),
+	"Cgroup.Version": because("this driver asks for no cgroup of the host: Capabilities.HostCgroup"), "Cgroup.Dirs": because("as Cgroup.Version"),
 	"DynamicUID":           by(TestTasksOfTwoAllocsWithUserIDsOfTheirOwnCannotReachEachOther, TestAUserIDOfAnAllocIsRefusedWhereTheOperatorDeniesIt),
 	"User":                 by(TestTasksRunAsNobodyOrAsTheUserTheyNameUnlessItIsDenied),
 	"Resources.CPUMHz":     by(TestResourcesBecomeLimitsOfTheTasksCgroup),

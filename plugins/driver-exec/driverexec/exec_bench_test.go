@@ -36,7 +36,7 @@ func BenchmarkOneExecTask(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.StopTimer()
-		if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+		if err := c.DestroyTask(c.ctx, task.Ref(), true); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()
@@ -76,7 +76,7 @@ func BenchmarkTenExecTasks(b *testing.B) {
 			b.ReportMetric(float64(total)/float64(count), "PSS-KB/task")
 		}
 		for _, task := range tasks {
-			if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+			if err := c.DestroyTask(c.ctx, task.Ref(), true); err != nil {
 				b.Fatal(err)
 			}
 		}

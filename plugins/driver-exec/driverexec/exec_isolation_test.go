@@ -87,7 +87,7 @@ func TestFilesOfATaskAreSeenBesideTheMachinesOfTheSamePlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := c.StartTask(c.ctx, task); err == nil {
-		defer func() { _ = c.DestroyTask(c.ctx, task.ID, true) }()
+		defer func() { _ = c.DestroyTask(c.ctx, task.Ref(), true) }()
 		if _, err := c.WaitTask(c.ctx, task.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -401,7 +401,7 @@ func TestLinksInTheTaskDirectoryLeadNowhereElse(t *testing.T) {
 	}
 	task.Mounts = []driver.Mount{{HostPath: "/etc", TaskPath: "/data/made"}}
 	_, _, _ = c.StartTask(c.ctx, task) // it may be refused, or created inside: only the outside is checked
-	_ = c.DestroyTask(c.ctx, task.ID, true)
+	_ = c.DestroyTask(c.ctx, task.Ref(), true)
 	if entries, err := os.ReadDir(victim); err != nil || len(entries) != 0 {
 		t.Fatalf("outside: %v, %v", entries, err)
 	}

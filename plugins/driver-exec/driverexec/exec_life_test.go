@@ -89,19 +89,19 @@ func TestATaskWhoseStartNobodyLearnedOfIsDestroyedByTheNextProcess(t *testing.T)
 			t.Error(err)
 		}
 	})
-	if err := next.DestroyTask(c.ctx, task.ID, false); !errdefs.IsFailedPrecondition(err) {
+	if err := next.DestroyTask(c.ctx, task.Ref(), false); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("destroyed without force while it runs: %v", err)
 	}
-	if err := next.DestroyTask(c.ctx, task.ID, true); err != nil {
+	if err := next.DestroyTask(c.ctx, task.Ref(), true); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := c.InspectTask(c.ctx, task.ID); !errdefs.IsNotFound(err) {
 		t.Errorf("it is still there: %+v, %v", s, err)
 	}
-	if err := next.DestroyTask(c.ctx, task.ID, true); err != nil {
+	if err := next.DestroyTask(c.ctx, task.Ref(), true); err != nil {
 		t.Errorf("destroyed again: %v", err)
 	}
-	if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+	if err := c.DestroyTask(c.ctx, task.Ref(), true); err != nil {
 		t.Error(err)
 	}
 }
@@ -150,7 +150,7 @@ func TestStatsOfAnIsolatedTaskComeFromItsCgroup(t *testing.T) {
 	}
 	for batch := range samples {
 		for _, s := range batch {
-			if s.CPU.Percent > 1 && s.Memory.RSS > 8_000_000 && s.Memory.Usage >= s.Memory.RSS && s.Memory.MaxUsage > 0 && len(s.Pids) >= 2 {
+			if s.CPU.Percent > 1 && s.Memory.RSS > 8_000_000 && s.Memory.Usage >= s.Memory.RSS && s.Memory.MaxUsage > 0 && s.Processes >= 2 {
 				return
 			}
 		}
@@ -297,7 +297,7 @@ func TestManyTasksThatAreStartedAtOnceAllRunAndLeaveNothing(t *testing.T) {
 	}
 	client, hello := c.supervised()
 	for _, task := range tasks {
-		if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+		if err := c.DestroyTask(c.ctx, task.Ref(), true); err != nil {
 			t.Error(err)
 		}
 	}

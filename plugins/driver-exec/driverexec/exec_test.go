@@ -187,7 +187,7 @@ func (c *cell) start(task *driver.TaskConfig) {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() {
-		if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+		if err := c.DestroyTask(c.ctx, task.Ref(), true); err != nil {
 			c.t.Error(err)
 		}
 	})

@@ -8,15 +8,18 @@ package driverexec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/creack/pty"
 
+	"github.com/drover-project/drover/plugins/internal/supervised"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -79,17 +82,54 @@ func (d shared) execTarget(ctx context.Context, id string, opts driver.ExecOptio
 	if len(opts.Command) == 0 {
 		return nil, nil, errdefs.InvalidArgumentf("exec in task %q: no command given", id)
 	}
+	if err := d.apply(&spec, opts); err != nil {
+		return nil, nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("exec in task %q: %w", id, err))
+	}
 	return c, &spec, nil
 }
 
-func execCommand(ctx context.Context, id string, spec *supervisor.Spec, opts driver.ExecOptions) (*exec.Cmd, error) {
-	env := map[string]string{}
-	for _, kv := range spec.Env {
+// apply puts the options of a command in place of what its task has.
+func (d shared) apply(spec *supervisor.Spec, opts driver.ExecOptions) (err error) {
+	if opts.User != "" {
+		if spec.User, err = d.userOf(opts.User); err != nil {
+			return err
+		}
+	}
+	if dir := opts.Directory; dir != "" {
+		if !filepath.IsAbs(dir) {
+			return errdefs.InvalidArgumentf("directory %q is not absolute", dir)
+		}
+		if spec.Sandbox != nil {
+			spec.Sandbox.WorkDir = dir
+		} else if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+			return errdefs.InvalidArgumentf("there is no directory %q: %w", dir, err)
+		}
+		spec.Dir = dir
+	}
+	env := environ(spec.Env)
+	for name, value := range opts.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return errdefs.InvalidArgumentf("%q is not the name of a variable", name)
+		}
+		env[name] = value
+	}
+	spec.Env = supervised.Environment(env, nil)
+	return nil
+}
+
+// environ is the inverse of supervised.Environment.
+func environ(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			env[name] = value
 		}
 	}
-	program, err := lookUp(spec.Dir, opts.Command[0], env["PATH"])
+	return env
+}
+
+func execCommand(ctx context.Context, id string, spec *supervisor.Spec, opts driver.ExecOptions) (*exec.Cmd, error) {
+	program, err := lookUp(spec.Dir, opts.Command[0], environ(spec.Env)["PATH"])
 	if err != nil {
 		return nil, errdefs.InvalidArgumentf("exec in task %q: %w", id, err)
 	}

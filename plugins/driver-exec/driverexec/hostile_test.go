@@ -137,7 +137,7 @@ func TestHostileATaskRunsOnceWhenTheSupervisorIsKilledWhileItStarts(t *testing.T
 					t.Errorf("%s was started: %v", task.ID, err)
 				}
 				runs[strings.Count(string(ran), "\n")]++
-				if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+				if err := c.DestroyTask(c.ctx, task.Ref(), true); err != nil {
 					t.Error(err)
 				}
 			}
@@ -169,7 +169,7 @@ func TestHostileATaskThatIsDestroyedWhileItIsStartedNeverComesUp(t *testing.T) {
 		if err == nil {
 			t.Fatal("a stopped supervisor answered")
 		}
-		go func() { destroyed <- c.DestroyTask(c.ctx, task.ID, true) }()
+		go func() { destroyed <- c.DestroyTask(c.ctx, task.Ref(), true) }()
 		time.AfterFunc(20*time.Millisecond, func() { _ = syscall.Kill(h.PID, syscall.SIGCONT) })
 		serr := <-started
 		if err := <-destroyed; err != nil {
@@ -201,11 +201,11 @@ func TestAStartThatIsUnderWayIsGivenUpBeforeItsTaskIsDestroyed(t *testing.T) {
 	if _, _, err := tasks.Starting(c.ctx, id); !errdefs.IsAlreadyExists(err) {
 		t.Errorf("a second start beside it: %v", err)
 	}
-	if err := tasks.DestroyTask(c.ctx, id, false); !errdefs.IsFailedPrecondition(err) {
+	if err := tasks.DestroyTask(c.ctx, driver.TaskRef{ID: id}, false); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("destroyed without force while it starts: %v", err)
 	}
 	destroyed := make(chan error, 1)
-	go func() { destroyed <- tasks.DestroyTask(c.ctx, id, true) }()
+	go func() { destroyed <- tasks.DestroyTask(c.ctx, driver.TaskRef{ID: id}, true) }()
 	<-start.Done()
 	if _, err := tasks.Start(start, supervisor.Spec{ID: id, Path: "/bin/sleep", Args: []string{"sleep", "600"}}); err == nil {
 		t.Error("a start that was given up was carried out")
@@ -260,7 +260,7 @@ func TestATaskThatNoProcessWasToldOfIsListedAndCanBeDestroyed(t *testing.T) {
 	if err != nil {
 		t.Errorf("it is not taken over: %v", err)
 	}
-	if err := c.DestroyTask(c.ctx, task.ID, true); err != nil {
+	if err := c.DestroyTask(c.ctx, task.Ref(), true); err != nil {
 		t.Fatal(err)
 	}
 	if ids, err := c.closer.(driver.Lister).ListTasks(c.ctx); err != nil || len(ids) != 0 {

@@ -29,7 +29,12 @@ type isolated struct {
 }
 
 func newIsolated(dir string) isolated {
-	return isolated{shared: newShared(dir), agent: &isolatedAgent{changed: make(chan struct{})}}
+	d := isolated{agent: &isolatedAgent{changed: make(chan struct{})}}
+	d.shared = newShared(dir, func(name string) (*supervisor.User, error) {
+		agent, _ := d.current()
+		return agent.user(name, 0)
+	})
+	return d
 }
 
 // isolatedAgent holds the agent config of a driver.
@@ -87,7 +92,7 @@ var defaultChroot = []string{
 
 func isolatedCapabilities() driver.Capabilities {
 	return driver.Capabilities{
-		SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true, DefaultUser: defaultUser, DynamicUsers: true,
+		SendSignals: true, Exec: true, ExecOptions: execOptions(), FSIsolation: driver.FSIsolationChroot, MountConfigs: true, DefaultUser: defaultUser, DynamicUsers: true,
 		NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 	}
 }
@@ -177,12 +182,9 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 	if err := supervised.CheckKillSignal(task); err != nil {
 		return invalid(err)
 	}
-	user, err := isolatedUser(task)
+	user, err := agent.user(task.User, task.DynamicUID)
 	if err != nil {
-		return invalid(err)
-	}
-	if err := agent.deniedUsers.allow(user); err != nil {
-		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
+		return supervisor.Spec{}, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("task %q: %w", task.Name, err))
 	}
 	bounding, named, err := sandbox.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop)
 	var refused *sandbox.NotAllowedError
@@ -225,18 +227,21 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 	return supervisor.Spec{ID: task.ID, Env: supervised.Environment(task.Env, nil), User: user, Logs: logs, Sandbox: box}, nil
 }
 
-// isolatedUser returns the user of a task. It names root explicitly instead of
-// returning nil, which means the agent's user.
-func isolatedUser(task *driver.TaskConfig) (*supervisor.User, error) {
-	if id := uint32(task.DynamicUID); id != 0 {
-		return &supervisor.User{UID: id, GID: id}, nil
+// user returns the user of a task or of a command in one. It names root explicitly
+// instead of returning nil, which means the agent's user.
+func (c isolatedAgentConfig) user(name string, dynamic int) (*supervisor.User, error) {
+	u := &supervisor.User{UID: uint32(dynamic), GID: uint32(dynamic)}
+	if dynamic == 0 {
+		named, err := supervised.ResolveUser(cmp.Or(name, defaultUser))
+		if err != nil {
+			return nil, errdefs.New(errdefs.InvalidArgument, err)
+		}
+		if named != nil { // else it is the agent's, which is root because isolation requires it
+			u = named
+		}
 	}
-	u, err := supervised.ResolveUser(cmp.Or(task.User, defaultUser))
-	if err != nil {
-		return nil, err
-	}
-	if u == nil { // the agent's user, which is root because isolation requires it
-		u = &supervisor.User{}
+	if err := c.allow(u); err != nil {
+		return nil, errdefs.New(errdefs.PermissionDenied, err)
 	}
 	return u, nil
 }

@@ -35,7 +35,24 @@ type RawExec struct {
 
 // NewRawExec returns the driver. dir is the directory of its supervisor.
 func NewRawExec(dir string) *RawExec {
-	return &RawExec{shared: newShared(dir), changed: make(chan struct{})}
+	d := &RawExec{changed: make(chan struct{})}
+	d.shared = newShared(dir, func(name string) (*supervisor.User, error) {
+		agent, _ := d.current()
+		return agent.user(name)
+	})
+	return d
+}
+
+// user resolves the user of a task or of a command in one.
+func (c agentConfig) user(name string) (*supervisor.User, error) {
+	u, err := supervised.ResolveUser(name)
+	if err != nil {
+		return nil, errdefs.New(errdefs.InvalidArgument, err)
+	}
+	if err := c.allow(u); err != nil {
+		return nil, errdefs.New(errdefs.PermissionDenied, err)
+	}
+	return u, nil
 }
 
 // agentConfig is the block plugin "raw_exec" { config { } }.
@@ -74,7 +91,7 @@ func (d *RawExec) Info() driver.Info {
 	return driver.Info{
 		Name: "raw_exec",
 		Capabilities: driver.Capabilities{
-			SendSignals: runtime.GOOS != "windows", Exec: runtime.GOOS != "windows", FSIsolation: driver.FSIsolationNone,
+			SendSignals: runtime.GOOS != "windows", Exec: runtime.GOOS != "windows", ExecOptions: execOptions(), FSIsolation: driver.FSIsolationNone,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 			Ignores:      rawExecIgnores(runtime.GOOS),
 		},
@@ -194,12 +211,9 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	if err := errors.Join(supervised.CheckKillSignal(task), c.check()); err != nil {
 		return invalid(err)
 	}
-	user, err := supervised.ResolveUser(task.User)
+	user, err := agent.user(task.User)
 	if err != nil {
-		return invalid(err)
-	}
-	if err := agent.allow(user); err != nil {
-		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
+		return supervisor.Spec{}, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("task %q: %w", task.Name, err))
 	}
 	program, err := lookUp(task.TaskDir, c.Command, task.Env["PATH"])
 	if err != nil {

@@ -278,7 +278,7 @@ func rawTask(t *testing.T, config map[string]any) (*driverexec.RawExec, *driver.
 	}
 	t.Cleanup(func() {
 		ctx := context.Background()
-		err := d.DestroyTask(ctx, task.ID, true)
+		err := d.DestroyTask(ctx, task.Ref(), true)
 		c, openErr := supervisor.Open(ctx, filepath.Join(dir, "state"))
 		if openErr == nil {
 			err = errors.Join(err, c.Shutdown(ctx), c.Close())

@@ -53,6 +53,6 @@ func TestAUserIDOfAnAllocIsRefusedWhereTheOperatorDeniesIt(t *testing.T) {
 	task.DynamicUID = 200001
 	if _, _, err := c.StartTask(c.ctx, task); err == nil {
 		t.Error("it was started")
-		_ = c.DestroyTask(c.ctx, task.ID, true) // the start should have failed
+		_ = c.DestroyTask(c.ctx, task.Ref(), true) // the start should have failed
 	}
 }

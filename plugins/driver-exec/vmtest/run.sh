@@ -2,10 +2,14 @@
 # Copyright (c) The Drover Authors
 # SPDX-License-Identifier: MPL-2.0
 #
-# Runs the tests of driverexec in a virtual machine with cgroup version 2 only:
+# Runs the tests of a package in a virtual machine with cgroup version 2 only:
 #
-#   run.sh [-test.run PATTERN ...]
+#   [PACKAGE=DIRECTORY] [FOREIGN=1] run.sh [-test.run PATTERN ...]
 #
+# PACKAGE is relative to the repository and by default plugins/driver-exec/driverexec.
+# With FOREIGN the machine has a plugin built for Nomad too, for the tests of core/agent:
+#
+#   PACKAGE=core/agent FOREIGN=1 run.sh -test.v -test.run Executor
 # It needs qemu-system-x86_64, a static busybox and a kernel in /boot
 # (apt-get install qemu-system-x86 busybox-static linux-image-cloud-amd64), and
 # exits with 77 where one of them is missing. KERNEL names another kernel.
@@ -27,7 +31,12 @@ for tool in $("$busybox" --list); do [ "$tool" = busybox ] || ln -sf busybox "$r
 printf 'root:x:0:0::/:/bin/sh\ndaemon:x:1:1::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' > "$root/etc/passwd"
 printf 'root:x:0:\ndaemon:x:1:\ntty:x:5:\nnogroup:x:65534:\n' > "$root/etc/group"
 echo 'nameserver 192.0.2.53' > "$root/etc/resolv.conf"
-( cd "$here/../driverexec" && CGO_ENABLED=0 go test -c -trimpath -ldflags '-s -w' -o "$root/test" . )
+( cd "$here/../../../${PACKAGE:-plugins/driver-exec/driverexec}" && CGO_ENABLED=0 go test -c -trimpath -ldflags '-s -w' -o "$root/test" . )
+
+if [ -n "${FOREIGN:-}" ]; then
+	( cd "$here/../../.." && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$root/usr/bin/executor-plugin" ./core/pluginhost/testdata/nomadplugin )
+	echo 'export DROVER_TEST_FOREIGN_PLUGIN=/usr/bin/executor-plugin' > "$root/etc/profile"
+fi
 
 cat > "$root/init" <<'EOF'
 #!/bin/sh
@@ -40,6 +49,7 @@ if [ -z "${SECOND:-}" ]; then
 	exec switch_root /mnt /init
 fi
 export PATH=/bin HOME=/
+[ ! -r /etc/profile ] || . /etc/profile
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev

@@ -115,11 +115,11 @@ func (d *Driver) RecoverTask(ctx context.Context, handle *driver.Handle) error {
 }
 
 // DestroyTask implements driver.Driver.
-func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
-	if err := d.Tasks.DestroyTask(ctx, id, force); err != nil {
+func (d *Driver) DestroyTask(ctx context.Context, ref driver.TaskRef, force bool) error {
+	if err := d.Tasks.DestroyTask(ctx, ref, force); err != nil {
 		return err
 	}
-	return d.forget(id)
+	return d.forget(ref.ID)
 }
 
 // forget deletes the files of a VM that is gone.

@@ -200,7 +200,7 @@ func (n *node) destroy(task *driver.TaskConfig) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if err := n.d.DestroyTask(ctx, task.ID, true); err != nil {
+	if err := n.d.DestroyTask(ctx, task.Ref(), true); err != nil {
 		n.t.Error(err)
 	}
 }

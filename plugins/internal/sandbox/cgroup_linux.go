@@ -33,8 +33,9 @@ type Cgroups struct {
 // cgroups.
 const parent = "drover"
 
-// controllers are the controllers that we use. cpuacct and devices exist only in v1.
-var controllers = []string{"cpu", "cpuset", "memory", "pids", "cpuacct", "devices"}
+// controllers are the controllers that we use. cpuacct and devices exist only in v1, io
+// only in v2: the blkio of v1 does not count what is written through the page cache.
+var controllers = []string{"cpu", "cpuset", "memory", "pids", "cpuacct", "devices", "io"}
 
 // FindCgroups finds the mounted hierarchies.
 func FindCgroups() (*Cgroups, error) {
@@ -205,7 +206,7 @@ func (c *Cgroups) prepare(g *Group) error {
 			return fmt.Errorf("make the cgroup of all tasks: %w", err)
 		}
 	}
-	for _, controller := range []string{"cpu", "memory", "cpuset", "pids"} {
+	for _, controller := range []string{"cpu", "memory", "cpuset", "pids", "io"} {
 		if !slices.Contains(c.v2, controller) {
 			continue
 		}

@@ -99,4 +99,10 @@ type Usage struct {
 	Memory, MaxMemory, RSS, Cache, Swap, MappedFile, Kernel uint64
 
 	PIDs []int
+
+	// IO is the input and output on block devices; nil if the kernel does not count it.
+	IO *IO
 }
+
+// IO is input and output on block devices since the cgroup was made.
+type IO struct{ ReadBytes, WrittenBytes, Reads, Writes uint64 }

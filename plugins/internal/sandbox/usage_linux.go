@@ -51,7 +51,7 @@ func allFields(file string) map[string]uint64 {
 // Usage returns the group's resource usage. Values that the kernel does not provide
 // are zero.
 func (g *Group) Usage() Usage {
-	u := Usage{PIDs: g.PIDs()}
+	u := Usage{PIDs: g.PIDs(), IO: g.io()}
 	if dir := g.dirs["memory"]; dir == g.Dir {
 		u.unifiedMemory(dir)
 	} else {
@@ -84,4 +84,42 @@ func (u *Usage) legacyMemory(dir string) {
 	u.MaxMemory = number(filepath.Join(dir, "memory.max_usage_in_bytes"))
 	u.Kernel = number(filepath.Join(dir, "memory.kmem.usage_in_bytes"))
 	u.RSS, u.Cache, u.MappedFile, u.Swap = stat["rss"], stat["cache"], stat["mapped_file"], stat["swap"]
+}
+
+// io returns the group's input and output on block devices, or nil if the kernel does
+// not count it.
+func (g *Group) io() *IO {
+	dir := g.dirs["io"]
+	if dir == "" {
+		return nil
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "io.stat"))
+	if err != nil {
+		return nil
+	}
+	return sumIO(string(raw))
+}
+
+// sumIO adds up the lines of an io.stat, such as
+// "254:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0".
+func sumIO(text string) *IO {
+	u := &IO{}
+	for field := range strings.FieldsSeq(text) {
+		name, value, _ := strings.Cut(field, "=")
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			continue // the number of the device
+		}
+		switch name {
+		case "rbytes":
+			u.ReadBytes += n
+		case "wbytes":
+			u.WrittenBytes += n
+		case "rios":
+			u.Reads += n
+		case "wios":
+			u.Writes += n
+		}
+	}
+	return u
 }

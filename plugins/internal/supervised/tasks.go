@@ -36,6 +36,8 @@ type Tasks struct {
 	version int                           // incremented with each change of known
 	// starting are the starts in progress, by task id.
 	starting map[string]*underWay
+	// processes are the last figures of each task whose processes were asked for.
+	processes map[string]map[int]supervisor.Process
 }
 
 // New returns the tasks of a plugin's driver. dir is the directory of the supervisor
@@ -43,7 +45,7 @@ type Tasks struct {
 func New(plugin, dir string) *Tasks {
 	return &Tasks{
 		plugin: plugin, dir: dir, clients: map[string]*supervisor.Client{}, known: map[string]*supervisor.Client{},
-		starting: map[string]*underWay{},
+		starting: map[string]*underWay{}, processes: map[string]map[int]supervisor.Process{},
 	}
 }
 
@@ -206,12 +208,14 @@ func (t *Tasks) SignalTask(ctx context.Context, id string, name string) error {
 }
 
 // DestroyTask implements driver.Driver. It first gives up a start in progress, so
-// that the start does not reach the supervisor after the destroy request.
-func (t *Tasks) DestroyTask(ctx context.Context, id string, force bool) error {
-	if err := t.giveUpStart(ctx, id, force); err != nil {
+// that the start does not reach the supervisor after the destroy request. Tasks that an
+// earlier process of the plugin started are found by their id, because the supervisor
+// outlives the plugin.
+func (t *Tasks) DestroyTask(ctx context.Context, ref driver.TaskRef, force bool) error {
+	if err := t.giveUpStart(ctx, ref.ID, force); err != nil {
 		return err
 	}
-	return t.Destroy(ctx, id, force)
+	return t.Destroy(ctx, ref.ID, force)
 }
 
 // Destroy does the same without giving up a start. A StartTask calls it to destroy
@@ -232,6 +236,7 @@ func (t *Tasks) Destroy(ctx context.Context, id string, force bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.known, id)
+	delete(t.processes, id)
 	t.version++
 	return nil
 }
@@ -406,7 +411,7 @@ func taskStats(id string, before, now sample) driver.TaskStats {
 			Measured: []string{"Percent", "System Mode", "User Mode"},
 		},
 		Memory: driver.MemoryStats{RSS: now.usage.RSS, Usage: now.usage.RSS, Measured: []string{"RSS", "Usage"}},
-		Pids:   make(map[string]driver.PidStats, len(now.usage.PIDs)),
+		IO:     taskIO(now.usage), Processes: uint64(len(now.usage.PIDs)),
 	}
 	if g := now.usage.Group; g != nil {
 		out.CPU.ThrottledPeriods, out.CPU.ThrottledTime = g.ThrottledPeriods, uint64(g.ThrottledTime)
@@ -416,10 +421,18 @@ func taskStats(id string, before, now sample) driver.TaskStats {
 			Measured: []string{"RSS", "Cache", "Swap", "Mapped File", "Usage", "Max Usage", "Kernel Usage"},
 		}
 	}
-	for _, pid := range now.usage.PIDs {
-		out.Pids[strconv.Itoa(pid)] = driver.PidStats{}
-	}
 	return out
+}
+
+func taskIO(u supervisor.Usage) driver.IOStats {
+	switch {
+	case u.Group != nil && u.Group.IO != nil:
+		x := u.Group.IO
+		return driver.IOStats{ReadBytes: x.ReadBytes, WrittenBytes: x.WrittenBytes, Reads: x.Reads, Writes: x.Writes, Measured: driver.IOMeasures}
+	case u.IO != nil:
+		return driver.IOStats{ReadBytes: u.IO.Read, WrittenBytes: u.IO.Written, Measured: driver.IOMeasures[:2]}
+	}
+	return driver.IOStats{}
 }
 
 func percent(used, over time.Duration) float64 {

@@ -19,6 +19,7 @@ import (
 type procStat struct {
 	pid, ppid, session int
 	utime, stime       uint64 // in clock ticks, including waited-for children
+	ownUser, ownSystem uint64 // in clock ticks, without them
 	start              uint64 // in clock ticks since boot
 	rssPages           uint64
 	zombie             bool
@@ -63,7 +64,7 @@ func parseStat(pid int, raw string) (procStat, error) {
 	}
 	return procStat{
 		pid: pid, ppid: int(num(4)), session: int(num(6)),
-		utime: num(14) + num(16), stime: num(15) + num(17), start: num(22), rssPages: num(24), zombie: f[0] == "Z", status: num(52),
+		utime: num(14) + num(16), stime: num(15) + num(17), ownUser: num(14), ownSystem: num(15), start: num(22), rssPages: num(24), zombie: f[0] == "Z", status: num(52),
 	}, nil
 }
 
@@ -172,4 +173,31 @@ func closeFD(fd int) {
 	if fd >= 0 {
 		_ = unix.Close(fd)
 	}
+}
+
+// readIO returns what a process has read from and written to storage, together with the
+// children that it has waited for; nil if that cannot be read.
+func readIO(pid int) *IO {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/io", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	var buf [512]byte // enough for its 7 lines
+	n, err := unix.Read(fd, buf[:])
+	closeFD(fd)
+	if err != nil {
+		return nil
+	}
+	out := &IO{}
+	for line := range strings.Lines(string(buf[:n])) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		bytes, _ := strconv.ParseUint(value, 10, 64) // the kernel writes only digits
+		switch name {
+		case "read_bytes":
+			out.Read = bytes
+		case "write_bytes":
+			out.Written = bytes
+		}
+	}
+	return out
 }

@@ -37,6 +37,7 @@ type Sampler struct {
 type process struct {
 	procStat
 	clock int64 // CPU time in nanoseconds
+	io    *IO   // nil if it may not be read, or was not yet
 	ours  bool  // it belongs to a task
 	ran   bool  // it ran since the last sample
 	seen  int   // number of the last pass that found it
@@ -112,7 +113,7 @@ func (s *Sampler) use(t *Status, sum Usage) Usage {
 		}
 		if s.groups != nil {
 			u := s.groups.Open(t.Group).Usage()
-			return Usage{User: u.User, System: u.System, RSS: u.RSS, PIDs: u.PIDs, Group: &u}
+			return Usage{User: u.User, System: u.System, RSS: u.RSS, PIDs: u.PIDs, IO: sum.IO, Group: &u}
 		}
 	}
 	slices.Sort(sum.PIDs)
@@ -188,6 +189,16 @@ func (s *Sampler) sum(tasks int, owner map[int]int) []found {
 		f.usage.RSS += p.rssPages * page
 		f.usage.PIDs = append(f.usage.PIDs, p.pid)
 		f.ran = f.ran || p.ran
+		if p.ran || p.io == nil {
+			p.io = readIO(p.pid)
+		}
+		if p.io != nil {
+			if f.usage.IO == nil {
+				f.usage.IO = &IO{}
+			}
+			f.usage.IO.Read += p.io.Read
+			f.usage.IO.Written += p.io.Written
+		}
 	}
 	return out
 }
@@ -237,4 +248,35 @@ func cgroupCPU(dir string, u *Usage) bool {
 		}
 	}
 	return true
+}
+
+// Processes measures each process of a task; none if it has ended.
+func Processes(t Status) map[int]Process {
+	if t.Exit != nil {
+		return nil
+	}
+	booted, now := bootTime(), time.Now()
+	out := map[int]Process{}
+	for _, pid := range Measure([]Status{t})[t.ID].PIDs {
+		st, err := readStat(pid)
+		if err != nil || st.zombie {
+			continue // it has just ended
+		}
+		out[pid] = Process{
+			Start: st.start, StartedAt: booted.Add(time.Duration(st.start) * time.Second / clockTicks), At: now,
+			// Without its children, which have figures of their own while they live.
+			User: time.Duration(st.ownUser) * time.Second / clockTicks, System: time.Duration(st.ownSystem) * time.Second / clockTicks,
+			RSS: st.rssPages * uint64(os.Getpagesize()),
+		}
+	}
+	return out
+}
+
+// bootTime returns when the machine was started, by the clock of start times.
+func bootTime() time.Time {
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(up.Nano()))
 }

@@ -85,12 +85,28 @@ type Status struct {
 	LogError string `json:"log_error,omitempty"`
 }
 
+// Process is the usage of one process since it started.
+type Process struct {
+	Start     uint64 // in clock ticks since boot; another process with its pid has another
+	StartedAt time.Time
+	At        time.Time // when it was measured
+	User      time.Duration
+	System    time.Duration
+	RSS       uint64 // bytes
+}
+
+// IO is in bytes.
+type IO struct{ Read, Written uint64 }
+
 // Usage is the total resource usage of a task's processes since they started.
 type Usage struct {
 	User   time.Duration
 	System time.Duration
 	RSS    uint64 // bytes
 	PIDs   []int
+	// IO is what the processes, and those that they have waited for, have read from and
+	// written to storage, in bytes; nil if it is not known.
+	IO *IO
 	// Group is the usage of an isolated task's cgroup; nil for others.
 	Group *sandbox.Usage
 }

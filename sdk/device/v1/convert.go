@@ -12,19 +12,21 @@ import (
 	pb "github.com/drover-project/drover/sdk/internal/pb/device/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/feature"
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-func infoToPB(i Info) (*pb.Info, error) {
+func infoToPB(d Device) (*pb.Info, error) {
+	i := d.Info()
 	body, err := json.Marshal(i.ConfigSchema)
 	if err != nil {
 		return nil, errdefs.Internalf("encode the config schema of %q: %w", i.Name, err)
 	}
-	return &pb.Info{Name: i.Name, ConfigSchema: body}, nil
+	return &pb.Info{Name: i.Name, ConfigSchema: body, Features: feature.Strings(Features(d))}, nil
 }
 
 func infoFromPB(m *pb.Info) (Info, error) {
-	i := Info{Name: m.GetName()}
+	i := Info{Name: m.GetName(), Features: feature.Parse[Feature](m.GetFeatures())}
 	var err error
 	if i.ConfigSchema, err = schema.Parse(m.GetConfigSchema()); err != nil {
 		return i, fmt.Errorf("the config schema of %q: %w", i.Name, err)

@@ -45,6 +45,8 @@ type Info struct {
 	// Name is the plugin's name in the agent's configuration, such as "nvidia".
 	Name         string
 	ConfigSchema schema.Schema
+	// Features are what the plugin announces. Service fills it in.
+	Features []Feature
 }
 
 // Fingerprint is the set of devices that a plugin found. Problem says why devices are

@@ -21,7 +21,7 @@ var Kind = plugin.Kind{Name: "device", Version: 1}
 
 // Service prepares device plugins for plugin.Serve. Their names must differ.
 func Service(devices ...Device) plugin.Service {
-	return plugin.Service{Kind: Kind, Register: func(r grpc.ServiceRegistrar) {
+	return plugin.Service{Kind: Kind, Guests: plugin.Guests(devices), Register: func(r grpc.ServiceRegistrar) {
 		s := &server{devices: make(map[string]Device, len(devices))}
 		for _, d := range devices {
 			name := d.Info().Name
@@ -50,7 +50,7 @@ func (s *server) device(name string) (Device, error) {
 func (s *server) Plugins(context.Context, *pb.PluginsRequest) (*pb.PluginsResponse, error) {
 	out := &pb.PluginsResponse{}
 	for _, name := range s.order {
-		info, err := infoToPB(s.devices[name].Info())
+		info, err := infoToPB(s.devices[name])
 		if err != nil {
 			return nil, errdefs.ToGRPC(err)
 		}

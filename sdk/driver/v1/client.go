@@ -92,8 +92,10 @@ func (c *client) StopTask(ctx context.Context, taskID string, timeout time.Durat
 	return errdefs.FromGRPC(err)
 }
 
-func (c *client) DestroyTask(ctx context.Context, taskID string, force bool) error {
-	_, err := c.rpc.DestroyTask(ctx, &driverv1.DestroyTaskRequest{Driver: c.info.Name, TaskId: taskID, Force: force})
+func (c *client) DestroyTask(ctx context.Context, task TaskRef, force bool) error {
+	_, err := c.rpc.DestroyTask(ctx, &driverv1.DestroyTaskRequest{
+		Driver: c.info.Name, TaskId: task.ID, Force: force, AllocDir: task.AllocDir, TaskDir: task.TaskDir,
+	})
 	return errdefs.FromGRPC(err)
 }
 
@@ -148,7 +150,7 @@ func (c *client) ExecTask(ctx context.Context, taskID string, opts ExecOptions, 
 	if err != nil {
 		return ExitResult{}, errdefs.FromGRPC(err)
 	}
-	start := &driverv1.ExecStart{Driver: c.info.Name, TaskId: taskID, Command: opts.Command, Tty: opts.TTY}
+	start := &driverv1.ExecStart{Driver: c.info.Name, TaskId: taskID, Command: opts.Command, Tty: opts.TTY, User: opts.User, Directory: opts.Directory, Env: opts.Env}
 	if opts.Size != (TerminalSize{}) {
 		start.Size = sizeToPB(opts.Size)
 	}

@@ -13,12 +13,14 @@ import (
 
 	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
 
+	"github.com/drover-project/drover/sdk/internal/feature"
 	"github.com/drover-project/drover/sdk/schema"
 )
 
 // Conversions between the types of the contract and the types of the wire form.
 
-func infoToPB(in Info) (*driverv1.Info, error) {
+func infoToPB(d Driver) (*driverv1.Info, error) {
+	in := d.Info()
 	config, err := json.Marshal(in.ConfigSchema)
 	if err != nil {
 		return nil, fmt.Errorf("encode the config schema of driver %q: %w", in.Name, err)
@@ -33,19 +35,21 @@ func infoToPB(in Info) (*driverv1.Info, error) {
 		modes[i] = string(m)
 	}
 	return &driverv1.Info{
-		Name: in.Name, ConfigSchema: config, TaskConfigSchema: task,
+		Name: in.Name, ConfigSchema: config, TaskConfigSchema: task, Features: feature.Strings(Features(d)),
 		Capabilities: &driverv1.Capabilities{
 			SendSignals: c.SendSignals, Exec: c.Exec, FsIsolation: string(c.FSIsolation), NetworkModes: modes,
 			MountConfigs: c.MountConfigs, DisableLogCollection: c.DisableLogCollection, DefaultUser: c.DefaultUser, UnknownUser: c.UnknownUser, DynamicUsers: c.DynamicUsers, OnDemand: c.OnDemand, Ignores: c.Ignores,
+			HostCgroup: string(c.HostCgroup), ExecOptions: c.ExecOptions,
 		},
 	}, nil
 }
 
 func infoFromPB(in *driverv1.Info) (Info, error) {
 	c := in.GetCapabilities()
-	out := Info{Name: in.GetName(), Capabilities: Capabilities{
+	out := Info{Name: in.GetName(), Features: feature.Parse[Feature](in.GetFeatures()), Capabilities: Capabilities{
 		SendSignals: c.GetSendSignals(), Exec: c.GetExec(), FSIsolation: FSIsolation(c.GetFsIsolation()),
 		MountConfigs: c.GetMountConfigs(), DisableLogCollection: c.GetDisableLogCollection(), DefaultUser: c.GetDefaultUser(), UnknownUser: c.GetUnknownUser(), DynamicUsers: c.GetDynamicUsers(), OnDemand: c.GetOnDemand(), Ignores: c.GetIgnores(),
+		HostCgroup: HostCgroup(c.GetHostCgroup()), ExecOptions: c.GetExecOptions(),
 	}}
 	for _, m := range c.GetNetworkModes() {
 		out.Capabilities.NetworkModes = append(out.Capabilities.NetworkModes, NetworkMode(m))
@@ -89,6 +93,9 @@ func taskToPB(t *TaskConfig) *driverv1.TaskConfig {
 	if n := t.Network; n != nil {
 		out.Network = &driverv1.NetworkIsolation{Mode: string(n.Mode), Path: n.Path, Labels: n.Labels, Hostname: n.Hostname}
 	}
+	if c := t.Cgroup; c != nil {
+		out.Cgroup = &driverv1.Cgroup{Version: uint32(c.Version), Dirs: c.Dirs}
+	}
 	if d := t.DNS; d != nil {
 		out.Dns = &driverv1.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
 	}
@@ -124,6 +131,9 @@ func taskFromPB(t *driverv1.TaskConfig) *TaskConfig {
 	}
 	if n := t.GetNetwork(); n != nil {
 		out.Network = &NetworkIsolation{Mode: NetworkMode(n.GetMode()), Path: n.GetPath(), Labels: n.GetLabels(), Hostname: n.GetHostname()}
+	}
+	if c := t.GetCgroup(); c != nil {
+		out.Cgroup = &Cgroup{Version: int(c.GetVersion()), Dirs: c.GetDirs()}
 	}
 	if d := t.GetDns(); d != nil {
 		out.DNS = &DNSConfig{Servers: d.GetServers(), Searches: d.GetSearches(), Options: d.GetOptions()}
@@ -209,16 +219,22 @@ func usageFromPB(u *driverv1.Usage) (CPUStats, MemoryStats) {
 			MaxUsage: m.GetMaxUsage(), KernelUsage: m.GetKernelUsage(), KernelMaxUsage: m.GetKernelMaxUsage(), Measured: m.GetMeasured()}
 }
 
+func ioToPB(s IOStats) *driverv1.IOStats {
+	if len(s.Measured) == 0 {
+		return nil
+	}
+	return &driverv1.IOStats{ReadBytes: s.ReadBytes, WrittenBytes: s.WrittenBytes, Reads: s.Reads, Writes: s.Writes, Measured: s.Measured}
+}
+
+func ioFromPB(s *driverv1.IOStats) IOStats {
+	return IOStats{ReadBytes: s.GetReadBytes(), WrittenBytes: s.GetWrittenBytes(), Reads: s.GetReads(), Writes: s.GetWrites(), Measured: s.GetMeasured()}
+}
+
 func statsToPB(in []TaskStats) *driverv1.TaskStatsResponse {
 	out := &driverv1.TaskStatsResponse{Stats: make([]*driverv1.TaskStats, 0, len(in))}
 	for _, s := range in {
-		pb := &driverv1.TaskStats{TaskId: s.TaskID, Time: timeToPB(s.Time), Total: usageToPB(s.CPU, s.Memory)}
-		if len(s.Pids) > 0 {
-			pb.Pids = make(map[string]*driverv1.Usage, len(s.Pids))
-			for pid, u := range s.Pids {
-				pb.Pids[pid] = usageToPB(u.CPU, u.Memory)
-			}
-		}
+		pb := &driverv1.TaskStats{TaskId: s.TaskID, Time: timeToPB(s.Time), Total: usageToPB(s.CPU, s.Memory), Io: ioToPB(s.IO), Processes: s.Processes}
+		pb.Pids = pidsToPB(s.Pids)
 		out.Stats = append(out.Stats, pb)
 	}
 	return out
@@ -227,15 +243,9 @@ func statsToPB(in []TaskStats) *driverv1.TaskStatsResponse {
 func statsFromPB(in *driverv1.TaskStatsResponse) []TaskStats {
 	out := make([]TaskStats, 0, len(in.GetStats()))
 	for _, s := range in.GetStats() {
-		t := TaskStats{TaskID: s.GetTaskId(), Time: timeFromPB(s.GetTime())}
+		t := TaskStats{TaskID: s.GetTaskId(), Time: timeFromPB(s.GetTime()), IO: ioFromPB(s.GetIo()), Processes: s.GetProcesses()}
 		t.CPU, t.Memory = usageFromPB(s.GetTotal())
-		if len(s.GetPids()) > 0 {
-			t.Pids = make(map[string]PidStats, len(s.GetPids()))
-			for pid, u := range s.GetPids() {
-				c, m := usageFromPB(u)
-				t.Pids[pid] = PidStats{CPU: c, Memory: m}
-			}
-		}
+		t.Pids = pidsFromPB(s.GetPids())
 		out = append(out, t)
 	}
 	return out

@@ -25,6 +25,14 @@
 // One line in its test checks every rule of this contract: see package drivertest, and
 // package drivercheck for the rules by name.
 //
+// # Optional abilities
+//
+// Driver is what every driver must have. What only some can do is a small interface of
+// its own, such as Lister: implement it, and Service announces it to the host, which then
+// makes its calls. The features, beginning with FeatureListTasks, list them all. A driver
+// that implements plugin.HostAware learns which host runs it and on which features that
+// host acts.
+//
 // # The life of the process
 //
 // The process is not part of any task. While tasks run, the agent may end it, kill it

@@ -65,8 +65,11 @@ type Driver interface {
 
 	// DestroyTask forgets a task that has ended and frees its resources, except its
 	// log files. With force it first kills a running task. It is not an error if the
-	// task is unknown. FailedPrecondition: the task still runs and force is false.
-	DestroyTask(ctx context.Context, taskID string, force bool) error
+	// task is unknown. A process that does not know the task must look for it: an
+	// earlier process may have been killed in the middle of StartTask, and what it
+	// began must be ended and must not begin later. FailedPrecondition: the task still
+	// runs and force is false.
+	DestroyTask(ctx context.Context, ref TaskRef, force bool) error
 
 	// InspectTask returns the status of a task. NotFound: there is no such task.
 	InspectTask(ctx context.Context, taskID string) (*TaskStatus, error)
@@ -104,6 +107,13 @@ type ExecOptions struct {
 	// Size is the initial size of the terminal, if it is set.
 	TTY  bool
 	Size TerminalSize
+	// User is the user of the command, by name or id as the task knows it; empty means
+	// the user of the task. Directory is an absolute path as the task sees it; empty means
+	// the directory of the task. Env is added to the environment of the task. The host
+	// sets only those that Capabilities.ExecOptions names.
+	User      string
+	Directory string
+	Env       map[string]string
 }
 
 // TerminalSize is the size of a terminal in characters.

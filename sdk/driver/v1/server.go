@@ -21,7 +21,7 @@ var Kind = plugin.Kind{Name: "driver", Version: 1}
 
 // Service prepares drivers for plugin.Serve. Their names must differ.
 func Service(drivers ...Driver) plugin.Service {
-	return plugin.Service{Kind: Kind, Register: func(r grpc.ServiceRegistrar) {
+	return plugin.Service{Kind: Kind, Guests: plugin.Guests(drivers), Register: func(r grpc.ServiceRegistrar) {
 		s := &server{drivers: make(map[string]Driver, len(drivers))}
 		for _, d := range drivers {
 			name := d.Info().Name
@@ -50,7 +50,7 @@ func (s *server) driver(name string) (Driver, error) {
 func (s *server) Drivers(context.Context, *driverv1.DriversRequest) (*driverv1.DriversResponse, error) {
 	out := &driverv1.DriversResponse{}
 	for _, name := range s.order {
-		info, err := infoToPB(s.drivers[name].Info())
+		info, err := infoToPB(s.drivers[name])
 		if err != nil {
 			return nil, errdefs.ToGRPC(err)
 		}
@@ -126,7 +126,8 @@ func (s *server) DestroyTask(ctx context.Context, req *driverv1.DestroyTaskReque
 	if err != nil {
 		return nil, err
 	}
-	return &driverv1.DestroyTaskResponse{}, errdefs.ToGRPC(d.DestroyTask(ctx, req.GetTaskId(), req.GetForce()))
+	task := TaskRef{ID: req.GetTaskId(), AllocDir: req.GetAllocDir(), TaskDir: req.GetTaskDir()}
+	return &driverv1.DestroyTaskResponse{}, errdefs.ToGRPC(d.DestroyTask(ctx, task, req.GetForce()))
 }
 
 func (s *server) InspectTask(ctx context.Context, req *driverv1.InspectTaskRequest) (*driverv1.InspectTaskResponse, error) {

@@ -44,6 +44,7 @@ func (s *server) ExecTask(out execServer) error {
 	var mu sync.Mutex
 	result, err := d.ExecTask(ctx, start.GetTaskId(), ExecOptions{
 		Command: start.GetCommand(), TTY: start.GetTty(), Size: sizeFromPB(start.GetSize()),
+		User: start.GetUser(), Directory: start.GetDirectory(), Env: start.GetEnv(),
 	}, ExecStream{
 		Stdin: stdin,
 		Stdout: sendWriter(func(p []byte) error {

@@ -18,12 +18,15 @@ type Info struct {
 	// TaskConfigSchema the schema of a task's config block.
 	ConfigSchema     schema.Schema
 	TaskConfigSchema schema.Schema
+	// Features are what the driver's plugin announces. Service fills it in.
+	Features []Feature
 }
 
 // FSIsolation says what a task sees as its root file system.
 type FSIsolation string
 
-// The kinds of file system isolation.
+// The kinds of file system isolation. A host refuses a driver with one that it does not
+// know, since it cannot prepare the files of its tasks.
 const (
 	FSIsolationNone   FSIsolation = "none"   // the file system of the machine
 	FSIsolationChroot FSIsolation = "chroot" // a root file system that is built in the task's directory
@@ -33,7 +36,7 @@ const (
 // NetworkMode is a network mode of a group that a driver supports.
 type NetworkMode string
 
-// The network modes.
+// The network modes. A host skips those that it does not know.
 const (
 	NetworkHost  NetworkMode = "host"
 	NetworkGroup NetworkMode = "group"
@@ -65,6 +68,11 @@ type Capabilities struct {
 	// the host may end it then. The host starts it again at the next call, which waits
 	// for the start (some tens of milliseconds), and at intervals for a fingerprint.
 	OnDemand bool
+	// HostCgroup has the host make a cgroup for each task.
+	HostCgroup HostCgroup
+	// ExecOptions lists the options of ExecTask on which the driver acts: the ExecOption
+	// constants. The agent refuses commands that need another.
+	ExecOptions []string
 	// Ignores lists the features of a task on which the driver does not act although
 	// its contract has them: the Ignores constants. Users are warned when their job
 	// uses one. Servers skip values that they do not know.
@@ -81,10 +89,18 @@ const (
 	IgnoresDNS        = "network.dns" // TaskConfig.DNS
 )
 
+// Values for Capabilities.ExecOptions.
+const (
+	ExecUser        = "user"
+	ExecDirectory   = "directory"
+	ExecEnvironment = "environment"
+)
+
 // Health is a driver's own view of its health.
 type Health string
 
-// The health states. A driver that is undetected is not offered to the scheduler.
+// The health states. A driver that is undetected is not offered to the scheduler. A
+// host treats a state that it does not know as unhealthy, and says so.
 const (
 	HealthUndetected Health = "undetected"
 	HealthUnhealthy  Health = "unhealthy"
@@ -133,8 +149,11 @@ type TaskConfig struct {
 	DynamicUID int
 
 	Resources Resources
-	Mounts    []Mount
-	Devices   []Device
+	// Cgroup is what the host has made for Capabilities.HostCgroup; nil where this machine
+	// cannot have one, and from older hosts.
+	Cgroup  *Cgroup
+	Mounts  []Mount
+	Devices []Device
 	// CDIDevices are the task's devices as names of the Container Device Interface,
 	// such as "nvidia.com/gpu=0". A driver whose runtime supports CDI may use them;
 	// all others use Env, Mounts and Devices.
@@ -155,6 +174,20 @@ type TaskConfig struct {
 	// its arguments take precedence.
 	KillSignal  string
 	KillTimeout time.Duration
+}
+
+// Ref names the task for DestroyTask.
+func (t *TaskConfig) Ref() TaskRef {
+	return TaskRef{ID: t.ID, AllocDir: t.AllocDir, TaskDir: t.TaskDir}
+}
+
+// TaskRef names a task by its id and the paths of its TaskConfig. The paths are empty
+// if the caller does not know them: it found the task with ListTasks, or is a host from
+// before they were sent.
+type TaskRef struct {
+	ID       string
+	AllocDir string
+	TaskDir  string
 }
 
 // Resources are the resources that the scheduler assigned to a task.
@@ -258,7 +291,7 @@ func (r ExitResult) Successful() bool {
 // TaskState says whether a task runs.
 type TaskState string
 
-// The task states.
+// The task states. A host treats a state that it does not know as TaskUnknown.
 const (
 	TaskRunning TaskState = "running"
 	TaskExited  TaskState = "exited"
@@ -279,6 +312,7 @@ type TaskStatus struct {
 var (
 	CPUMeasures    = []string{"Percent", "System Mode", "User Mode", "Total Ticks", "Throttled Periods", "Throttled Time"}
 	MemoryMeasures = []string{"RSS", "Cache", "Swap", "Mapped File", "Usage", "Max Usage", "Kernel Usage", "Kernel Max Usage"}
+	IOMeasures     = []string{"Read Bytes", "Written Bytes", "Reads", "Writes"}
 )
 
 // TaskStats is one sample of one task. A value that the driver does not measure is
@@ -289,8 +323,23 @@ type TaskStats struct {
 	Time   time.Time
 	CPU    CPUStats
 	Memory MemoryStats
+	IO     IOStats
+	// Processes is the number of processes of the task, or of threads if the driver's
+	// runtime counts only those; 0 if it is not measured.
+	Processes uint64
 	// Pids has the usage per process id, if the driver can distinguish processes.
+	// A ProcessMeter need not fill it.
 	Pids map[string]PidStats
+}
+
+// IOStats is the input and output of a task on storage since the task started. A value
+// never decreases while the task runs. What the page cache answers is not counted.
+type IOStats struct {
+	ReadBytes    uint64
+	WrittenBytes uint64
+	Reads        uint64 // operations
+	Writes       uint64 // operations
+	Measured     []string
 }
 
 // CPUStats is the usage of the cpu since the previous sample.

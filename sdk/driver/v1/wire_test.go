@@ -121,8 +121,8 @@ func (e *echo) StopTask(_ context.Context, id string, timeout time.Duration, sig
 	e.keep(id, timeout, signal)
 	return errdefs.WithRetryable(errdefs.Conflictf("busy"), false)
 }
-func (e *echo) DestroyTask(_ context.Context, id string, force bool) error {
-	e.keep(id, force)
+func (e *echo) DestroyTask(_ context.Context, ref driver.TaskRef, force bool) error {
+	e.keep(ref, force)
 	return nil
 }
 func (e *echo) SignalTask(_ context.Context, id, signal string) error {
@@ -157,9 +157,20 @@ func (e *echo) TaskEvents(context.Context) (<-chan driver.TaskEvent, error) {
 
 func connect(t *testing.T, drivers ...driver.Driver) ([]driver.Driver, *grpc.ClientConn) {
 	t.Helper()
+	conn := serve(t, driver.Service(drivers...))
+	out, err := driver.Connect(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, conn
+}
+
+// serve serves the service and returns a connection to it.
+func serve(t *testing.T, service plugin.Service) *grpc.ClientConn {
+	t.Helper()
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
-	plugin.Register(server, plugin.Info{Name: "echo", Version: "1"}, driver.Service(drivers...))
+	plugin.Register(server, plugin.Info{Name: "echo", Version: "1"}, service)
 	go func() { _ = server.Serve(listener) }() // ends with Stop
 	conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
@@ -170,11 +181,7 @@ func connect(t *testing.T, drivers ...driver.Driver) ([]driver.Driver, *grpc.Cli
 		_ = conn.Close()
 		server.Stop()
 	})
-	out, err := driver.Connect(t.Context(), conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out, conn
+	return conn
 }
 
 func same(t *testing.T, what string, got, want any) {
@@ -192,6 +199,7 @@ func TestEveryFieldOfTheContractSurvivesTheWire(t *testing.T) {
 	e := &echo{info: info}
 	drivers, conn := connect(t, e)
 	d, ctx := drivers[0], t.Context()
+	info.Features = []driver.Feature{driver.FeatureListTasks} // found by Service
 	same(t, "Info", d.Info(), info)
 
 	if err := d.SetConfig(ctx, []byte("{}")); err != nil {
@@ -222,10 +230,11 @@ func TestEveryFieldOfTheContractSurvivesTheWire(t *testing.T) {
 		t.Errorf("StopTask: %v", err)
 	}
 	same(t, "StopTask", e.last(), []any{"t", 1500 * time.Millisecond, "SIGHUP"})
-	if err := d.DestroyTask(ctx, "t", true); err != nil {
+	ref := driver.TaskRef{ID: "t", AllocDir: "/alloc", TaskDir: "/alloc/web"}
+	if err := d.DestroyTask(ctx, ref, true); err != nil {
 		t.Error(err)
 	}
-	same(t, "DestroyTask", e.last(), []any{"t", true})
+	same(t, "DestroyTask", e.last(), []any{ref, true})
 	if err := d.SignalTask(ctx, "t", "SIGHUP"); err != nil {
 		t.Error(err)
 	}

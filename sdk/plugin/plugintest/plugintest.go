@@ -42,6 +42,7 @@ func Serve(t *testing.T, services ...plugin.Service) (conn *grpc.ClientConn, die
 		server.Stop()
 	}
 	t.Cleanup(die)
+	introduce(t, conn)
 	return conn, die
 }
 
@@ -65,6 +66,7 @@ func Launch(t testing.TB, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
 	if conn, err = plugin.Connection(protocol); err != nil {
 		t.Fatal(err)
 	}
+	introduce(t, conn)
 	return conn, func() {
 		proc, err := os.FindProcess(client.ReattachConfig().Pid)
 		if err == nil {
@@ -74,6 +76,19 @@ func Launch(t testing.TB, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
 			t.Errorf("kill the plugin: %v", err)
 		}
 		client.Kill()
+	}
+}
+
+// host is how tests introduce themselves to plugins.
+var host = plugin.Host{Version: "0.0.0-test", NodeID: "6f1f3f6e-0000-0000-0000-000000000000", Region: "global"}
+
+// introduce does what a host does first on each connection.
+func introduce(t testing.TB, conn *grpc.ClientConn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := plugin.Introduce(ctx, conn, host); err != nil {
+		t.Fatalf("ask the plugin what it is: %v", err)
 	}
 }
 

@@ -13,15 +13,17 @@ import (
 	pb "github.com/drover-project/drover/sdk/internal/pb/stats/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/feature"
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-func infoToPB(i Info) (*pb.Info, error) {
+func infoToPB(c Collector) (*pb.Info, error) {
+	i := c.Info()
 	body, err := json.Marshal(i.ConfigSchema)
 	if err != nil {
 		return nil, errdefs.Internalf("encode the config schema of %q: %w", i.Name, err)
 	}
-	out := &pb.Info{Name: i.Name, ConfigSchema: body}
+	out := &pb.Info{Name: i.Name, ConfigSchema: body, Features: feature.Strings(Features(c))}
 	for _, p := range i.Parts {
 		out.Parts = append(out.Parts, string(p))
 	}
@@ -32,7 +34,7 @@ func infoToPB(i Info) (*pb.Info, error) {
 }
 
 func infoFromPB(m *pb.Info) (Info, error) {
-	i := Info{Name: m.GetName()}
+	i := Info{Name: m.GetName(), Features: feature.Parse[Feature](m.GetFeatures())}
 	var err error
 	if i.ConfigSchema, err = schema.Parse(m.GetConfigSchema()); err != nil {
 		return i, fmt.Errorf("the config schema of %q: %w", i.Name, err)
@@ -42,10 +44,18 @@ func infoFromPB(m *pb.Info) (Info, error) {
 	}
 	for _, s := range m.GetSeries() {
 		i.Series = append(i.Series, Series{
-			Name: s.GetName(), Unit: s.GetUnit(), Description: s.GetDescription(), Kind: SeriesKind(s.GetKind()), Labels: s.GetLabels(),
+			Name: s.GetName(), Unit: s.GetUnit(), Description: s.GetDescription(), Kind: kindFromPB(s.GetKind()), Labels: s.GetLabels(),
 		})
 	}
 	return i, nil
+}
+
+// kindFromPB maps the kinds that this side does not know to SeriesUnknown.
+func kindFromPB(k pb.Kind) SeriesKind {
+	if kind := SeriesKind(k); kind == Gauge || kind == Counter {
+		return kind
+	}
+	return SeriesUnknown
 }
 
 // each converts the elements of a list; an empty list becomes nil.

@@ -21,7 +21,7 @@ var Kind = plugin.Kind{Name: "stats", Version: 1}
 
 // Service prepares collectors for plugin.Serve. Their names must differ.
 func Service(collectors ...Collector) plugin.Service {
-	return plugin.Service{Kind: Kind, Register: func(r grpc.ServiceRegistrar) {
+	return plugin.Service{Kind: Kind, Guests: plugin.Guests(collectors), Register: func(r grpc.ServiceRegistrar) {
 		s := &server{collectors: make(map[string]Collector, len(collectors))}
 		for _, c := range collectors {
 			name := c.Info().Name
@@ -50,7 +50,7 @@ func (s *server) collector(name string) (Collector, error) {
 func (s *server) Collectors(context.Context, *pb.CollectorsRequest) (*pb.CollectorsResponse, error) {
 	out := &pb.CollectorsResponse{}
 	for _, name := range s.order {
-		info, err := infoToPB(s.collectors[name].Info())
+		info, err := infoToPB(s.collectors[name])
 		if err != nil {
 			return nil, errdefs.ToGRPC(err)
 		}

@@ -38,6 +38,8 @@ type Info struct {
 	ConfigSchema schema.Schema
 	Parts        []Part
 	Series       []Series
+	// Features are what the collector's plugin announces. Service fills it in.
+	Features []Feature
 }
 
 // Part is something that every machine has. It names a field of Sample.
@@ -63,9 +65,11 @@ var Parts = []Part{PartCPU, PartMemory, PartSwap, PartFileSystems, PartDisks, Pa
 type SeriesKind int
 
 // The kinds of series. A counter only grows; it may restart from zero when its source
-// restarts.
+// restarts. SeriesUnknown is a kind that is newer than this side: its values are shown
+// as they are, and nothing is computed from them.
 const (
-	Gauge SeriesKind = iota + 1
+	SeriesUnknown SeriesKind = iota
+	Gauge
 	Counter
 )
 

@@ -89,6 +89,7 @@ func (e *echo) Collect(ctx context.Context, interval time.Duration) (<-chan stat
 
 func TestTheWireCarriesEveryField(t *testing.T) {
 	info := filled[stats.Info]()
+	info.Features = nil // found by Service
 	info.ConfigSchema = schema.Schema{Attributes: []schema.Attribute{{Name: "dir", Type: schema.String, Default: "x"}}}
 	info.Series[0].Kind, info.Series[1].Kind = stats.Gauge, stats.Counter
 	e := &echo{info: info}
@@ -98,6 +99,9 @@ func TestTheWireCarriesEveryField(t *testing.T) {
 		t.Fatalf("connect: %d collectors, %v", len(collectors), err)
 	}
 	c := collectors[0]
+	if stats.Has(c, "teleport") {
+		t.Error("a collector has what it does not announce")
+	}
 	if got := c.Info(); !reflect.DeepEqual(got, info) {
 		t.Errorf("info\n%+v, want\n%+v", got, info)
 	}
@@ -121,6 +125,19 @@ func TestTheWireCarriesEveryField(t *testing.T) {
 	}
 	if _, err := c.Collect(t.Context(), 0); !errdefs.IsInvalidArgument(err) {
 		t.Errorf("Collect without an interval: %v", err)
+	}
+}
+
+func TestAKindOfSeriesThatIsNewerThanThisSideIsUnknown(t *testing.T) {
+	conn, _ := plugintest.Serve(t, stats.Service(&echo{info: stats.Info{Name: "newer", Series: []stats.Series{{Name: "a", Kind: 7}, {Name: "b"}, {Name: "c", Kind: stats.Counter}}}}))
+	collectors, err := stats.Connect(t.Context(), conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []stats.SeriesKind{stats.SeriesUnknown, stats.SeriesUnknown, stats.Counter} {
+		if s := collectors[0].Info().Series[i]; s.Kind != want {
+			t.Errorf("series %q has the kind %d, want %d", s.Name, s.Kind, want)
+		}
 	}
 }
 

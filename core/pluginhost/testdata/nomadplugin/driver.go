@@ -28,6 +28,8 @@ var errUnknown = errors.New("task not found for given id")
 type driver struct {
 	pb.UnimplementedDriverServer
 	log hclog.Logger
+	// executors: each task has one.
+	executors bool
 
 	mu    sync.Mutex
 	shell string
@@ -110,13 +112,21 @@ func (d *driver) StartTask(_ context.Context, r *pb.StartTaskRequest) (*pb.Start
 		return nil, err
 	}
 	defer func() { _ = stderr.Close() }()
-	cmd := exec.Command(d.shell, append([]string{"-c", config.Script, "hello"}, config.Args...)...)
+	start := (*exec.Cmd).Start
+	command := append([]string{d.shell, "-c", config.Script, "hello"}, config.Args...)
+	if d.executors {
+		if command, err = throughExecutor(c, command); err != nil {
+			return nil, err
+		}
+		start = startExecutor
+	}
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = stdout, stderr, c.GetAllocDir()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	for k, v := range c.GetEnv() {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := start(cmd); err != nil {
 		return nil, err
 	}
 	t := d.know(c, cmd.Process.Pid)

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Command nomadplugin is a driver that speaks the wire protocol of plugins built
-// for Nomad and nothing of ours: it runs the shell's commands.
+// for Nomad and nothing of ours: it runs the shell's commands. A part of its file's name
+// says what else it is like: "device", "executor"; a device plugin with "absent" finds nothing.
 package main
 
 import (
@@ -20,7 +21,11 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 3 && os.Args[1] == executorMode {
+		os.Exit(execute(os.Args[2], os.Args[3:]))
+	}
 	d := newDriver(hclog.New(&hclog.LoggerOptions{JSONFormat: true, Level: hclog.Trace}))
+	d.executors = strings.Contains(filepath.Base(os.Args[0]), "executor")
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: goplugin.HandshakeConfig{
 			ProtocolVersion: 2, MagicCookieKey: "NOMAD_PLUGIN_MAGIC_COOKIE",

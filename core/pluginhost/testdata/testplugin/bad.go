@@ -276,9 +276,9 @@ func (b *bad) StopTask(ctx context.Context, id string, timeout time.Duration, si
 	return b.Driver.StopTask(ctx, id, timeout, signal)
 }
 
-func (b *bad) DestroyTask(ctx context.Context, id string, force bool) error {
+func (b *bad) DestroyTask(ctx context.Context, ref driver.TaskRef, force bool) error {
 	b.dawdle(ctx)
-	return b.Driver.DestroyTask(ctx, id, force)
+	return b.Driver.DestroyTask(ctx, ref, force)
 }
 
 func (b *bad) SignalTask(ctx context.Context, id, signal string) error {

@@ -48,6 +48,26 @@ func main() {
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("shell")), device.Service(filedevice.New("file")))
 	case "one-name":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("same")), device.Service(filedevice.New("same")))
+	case "hosted":
+		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(&hosted{Driver: shelldriver.New("hosted")}))
+	case "impostor":
+		impostor()
+	case "hostile", "filler", "prints":
+		switch name {
+		case "hostile":
+			attack()
+		case "filler":
+			fill()
+		case "prints":
+			go printAll()
+		}
+		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, stats.Service(filestats.New("file")))
+	case "changes": // it becomes a driver
+		if _, gone := os.Stat("driver"); gone == nil {
+			err = plugin.Serve(plugin.Info{Name: name, Version: "2"}, driver.Service(shelldriver.New("shell")))
+			break
+		}
+		err = plugin.Serve(plugin.Info{Name: name, Version: "1"}, stats.Service(filestats.New("file")))
 	case "collects":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, stats.Service(filestats.New("file"), filestats.New("other")))
 	default:

@@ -64,7 +64,7 @@ func serve(v version) error {
 	case "hangs":
 		select {}
 	case "crashes":
-		time.AfterFunc(200*time.Millisecond, func() { os.Exit(2) })
+		time.AfterFunc(time.Second, func() { os.Exit(2) })
 	}
 	var drivers []driver.Driver
 	for _, name := range v.Drivers {

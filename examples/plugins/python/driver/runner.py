@@ -4,7 +4,8 @@
 without the plugin. It copies the task's output to the log files and stores the result
 in the task's directory, which contains:
 
-    spec.json    what to run (written by the driver)
+    spec.json    what to run (written by the driver as start-..., renamed by the runner)
+    task.json    the process that the runner has started (written atomically)
     result.json  how it ended (written atomically)
     alive        a FIFO that the runner holds open: readers get EOF when the task
                  has ended or the runner is gone
@@ -78,12 +79,25 @@ def say(**first):
     os.dup2(null, 1)
 
 
-def run(folder):
+def write(path, value):
+    """Writes a file that appears only when it is complete."""
+    with open(path + ".new", "w") as f:
+        json.dump(value, f)
+    os.rename(path + ".new", path)
+
+
+def run(orders):
+    folder = os.path.dirname(orders)
     # The runner must survive the signals of a terminal or to a process group. It uses
     # handlers instead of SIG_IGN, which a task would inherit.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, lambda *_: None)
     alive = os.open(os.path.join(folder, "alive"), os.O_RDWR)
+    try:
+        os.rename(orders, os.path.join(folder, "spec.json"))
+    except OSError as e:
+        say(error=f"the task was destroyed before it was started: {e}")
+        return 1
     with open(os.path.join(folder, "spec.json")) as f:
         spec = json.load(f)
     try:
@@ -95,19 +109,23 @@ def run(folder):
     except OSError as e:
         say(error=str(e))
         return 1
+    first = {"pid": task.pid, "at": time.time()}
+    try:
+        write(os.path.join(folder, "task.json"), first)
+    except OSError as e:
+        os.killpg(task.pid, signal.SIGKILL)  # nobody could find it
+        say(error=str(e))
+        return 1
     copiers = []
     for stream, log in zip((task.stdout, task.stderr), logs):
         copiers.append(threading.Thread(target=copy, args=(stream.fileno(), log)))
         copiers[-1].start()
-    say(pid=task.pid)
+    say(**first)
     code = task.wait()
     result = {"exit_code": code, "signal": 0, "exited_at": time.time()}
     if code < 0:
         result.update(exit_code=128 - code, signal=-code)
-    path = os.path.join(folder, "result.json")
-    with open(path + ".new", "w") as f:
-        json.dump(result, f)
-    os.rename(path + ".new", path)
+    write(os.path.join(folder, "result.json"), result)
     os.close(alive)
     for c in copiers:  # children of the task may still write
         c.join()

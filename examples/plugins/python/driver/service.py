@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -30,6 +31,11 @@ TASK_SCHEMA = {"attributes": [
     {"name": "command", "type": "string", "required": True, "description": "the program to run"},
     {"name": "args", "type": "list(string)", "description": "its arguments"},
 ]}
+
+
+def folder_of(alloc_dir, task_id):
+    """The directory of a task. The agent chooses the id, which may contain any character."""
+    return os.path.join(alloc_dir, ".python-" + hashlib.sha256(task_id.encode()).hexdigest()[:16])
 
 
 class Task:
@@ -63,6 +69,8 @@ class Task:
 
     def kill(self):
         """Kills the task's process and its children."""
+        if not self.pid:
+            return  # it was never started
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -71,7 +79,8 @@ class Task:
 
 class Driver(driver_pb2_grpc.DriverServicer):
     def __init__(self):
-        self.tasks = {}  # by id; None while a start is in progress
+        self.tasks = {}  # by id
+        self.starting = {}  # starts in progress, by id
         self.greeting = ""
 
     async def Drivers(self, request, context):
@@ -95,16 +104,17 @@ class Driver(driver_pb2_grpc.DriverServicer):
     async def StartTask(self, request, context):
         config = request.task
         asked = await self.config(config, context)
-        if config.id in self.tasks:
+        folder = folder_of(config.alloc_dir, config.id)
+        if config.id in self.tasks or config.id in self.starting or os.path.exists(folder):
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"task {config.id!r} is known already; destroy it first")
-        folder = os.path.join(config.alloc_dir, ".python-" + hashlib.sha256(config.id.encode()).hexdigest()[:16])
-        self.tasks[config.id] = None
+        self.starting[config.id] = asyncio.ensure_future(self.launch(folder, config, asked, context))
         try:
-            task = await self.launch(folder, config, asked, context)
+            task = await self.starting[config.id]
         except BaseException:  # including cancellation: a failed start leaves nothing behind
-            del self.tasks[config.id]
-            shutil.rmtree(folder, ignore_errors=True)
+            await self.end_interrupted(folder)
             raise
+        finally:
+            del self.starting[config.id]
         self.tasks[config.id] = task
         state = json.dumps({"folder": folder, "pid": task.pid, "started": task.started}).encode()
         return pb.StartTaskResponse(handle=pb.Handle(task_id=config.id, version=HANDLE_VERSION, state=state))
@@ -126,24 +136,53 @@ class Driver(driver_pb2_grpc.DriverServicer):
         return [found, *command[1:]]
 
     async def launch(self, folder, config, command, context):
-        os.makedirs(folder, mode=0o700)
+        os.mkdir(folder, 0o700)
         os.mkfifo(os.path.join(folder, "alive"), 0o600)
         spec = {"command": command, "env": dict(config.env), "dir": config.task_dir, "discard": config.logs.disabled,
                 "stdout": config.logs.stdout_path, "stderr": config.logs.stderr_path,
                 "max_files": config.logs.max_files, "max_mb": config.logs.max_file_size_mb}
-        with open(os.path.join(folder, "spec.json"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
+        # The runner renames this file to spec.json before it starts the task. Its name is
+        # never used again, so if the file is removed first, no runner starts anything.
+        orders = os.path.join(folder, "start-" + secrets.token_hex(16))
+        with open(orders, "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
             json.dump(spec, f)
         child = await asyncio.create_subprocess_exec(
-            sys.executable, sys.argv[0], runner.COMMAND, folder, stdin=asyncio.subprocess.DEVNULL,
+            sys.executable, sys.argv[0], runner.COMMAND, orders, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, start_new_session=True)
-        try:
-            said = json.loads(await child.stdout.readline() or b'{"error": "the runner ended before it had started the task"}')
-        except asyncio.CancelledError:
-            child.kill()
-            raise
+        said = json.loads(await child.stdout.readline() or b'{"error": "the runner ended before it had started the task"}')
         if "error" in said:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"start the command: {said['error']}")
-        return Task(folder, said["pid"], time.time())
+        return Task(folder, said["pid"], said["at"])
+
+    async def end_interrupted(self, folder):
+        """Ends a task whose start was cancelled, or interrupted when an earlier process of
+        this driver was killed. When it returns, nothing runs and nothing will."""
+        if not os.path.isdir(folder):
+            return
+        for name in os.listdir(folder):
+            if name.startswith("start-"):
+                try:
+                    os.unlink(os.path.join(folder, name))
+                except FileNotFoundError:
+                    pass  # the runner was faster: then spec.json exists
+        if os.path.exists(os.path.join(folder, "spec.json")):
+            await self.end(await self.when_started(folder), 0)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    async def when_started(self, folder):
+        """Waits until the runner has started the task or has ended."""
+        task = Task(folder, 0, 0)
+        while not task.pid:
+            ended = task.done.is_set()
+            try:
+                with open(os.path.join(folder, "task.json")) as f:
+                    record = json.load(f)
+                task.pid, task.started = record["pid"], record["at"]
+            except FileNotFoundError:
+                if ended:
+                    break  # it started no task
+                await asyncio.sleep(0.005)
+        return task
 
     async def RecoverTask(self, request, context):
         handle = request.handle
@@ -206,7 +245,16 @@ class Driver(driver_pb2_grpc.DriverServicer):
         await task.done.wait()
 
     async def DestroyTask(self, request, context):
+        start = self.starting.get(request.task_id)
+        if start is not None and request.force:
+            start.cancel()
+            await asyncio.wait([start])
         task = self.tasks.get(request.task_id)
+        folder = folder_of(request.alloc_dir, request.task_id)
+        if task is None and request.alloc_dir and os.path.isdir(folder):
+            if not request.force and os.path.exists(os.path.join(folder, "spec.json")) and not (await self.when_started(folder)).done.is_set():
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the task still runs; stop it first or use force")
+            await self.end_interrupted(folder)
         if task is None:
             return pb.DestroyTaskResponse()  # it does not exist any more
         if not task.done.is_set():
@@ -233,7 +281,7 @@ class Driver(driver_pb2_grpc.DriverServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the interval must be more than zero")
         await context.send_initial_metadata(OPEN)
         while True:
-            yield pb.TaskStatsResponse(stats=[self.sample(i, t) for i, t in self.tasks.items() if t and not t.done.is_set()])
+            yield pb.TaskStatsResponse(stats=[self.sample(i, t) for i, t in self.tasks.items() if not t.done.is_set()])
             await asyncio.sleep(interval)
 
     def sample(self, task_id, task):

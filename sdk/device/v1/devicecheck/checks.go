@@ -17,14 +17,14 @@ import (
 )
 
 var checks = []Check{
-	{"info", "info is complete, always the same, and its schema is sound", checkInfo},
-	{"config-again", "the same config may be set again at any time", checkConfigAgain},
-	{"fingerprint", "the first fingerprint comes at once, others when something changes, and the stream ends with its context and not before", checkFingerprint},
-	{"groups", "groups and instances are named once, and their attributes have known units", checkGroups},
-	{"reserve", "devices can be reserved again with the same answer", checkReserve},
-	{"unknown-device", "an unknown device is refused as not found", checkUnknown},
-	{"stats", "stats come at once, name what the fingerprint names, and end with their context", checkStats},
-	{"fresh-process", "another process finds the same devices after the first was killed", checkDeath},
+	{"info", "info is complete, always the same, and its schema is sound", nil, checkInfo},
+	{"config-again", "the same config may be set again at any time", nil, checkConfigAgain},
+	{"fingerprint", "the first fingerprint comes at once, others when something changes, and the stream ends with its context and not before", nil, checkFingerprint},
+	{"groups", "groups and instances are named once, and their attributes have known units", nil, checkGroups},
+	{"reserve", "devices can be reserved again with the same answer", nil, checkReserve},
+	{"unknown-device", "an unknown device is refused as not found", nil, checkUnknown},
+	{"stats", "stats come at once, name what the fingerprint names, and end with their context", nil, checkStats},
+	{"fresh-process", "another process finds the same devices after the first was killed", nil, checkDeath},
 }
 
 func checkInfo(b *bench) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,9 @@ var execChecks = []Check{
 	{"exec-missing", "exec of a command that does not exist is refused", canExec, checkExecMissing},
 	{"exec-terminal", "exec with a terminal is a terminal and can be resized", canExec, checkExecTTY},
 	{"exec-context", "exec ends with its context, and its command with it", canExec, checkExecCancel},
+	{"exec-user", "exec runs its command as the user that it names", canExecWith(driver.ExecUser), checkExecUser},
+	{"exec-directory", "exec runs its command in the directory that it names", canExecWith(driver.ExecDirectory), checkExecDirectory},
+	{"exec-environment", "exec adds variables to the environment of the task", canExecWith(driver.ExecEnvironment), checkExecEnvironment},
 	{"exec-ended", "exec in a task that has ended is refused", canExec, checkExecEnded},
 }
 
@@ -165,4 +169,68 @@ func checkExecEnded(b *bench) {
 	_, err := b.d.ExecTask(b.ctx, config.ID, driver.ExecOptions{Command: []string{"true"}},
 		driver.ExecStream{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard})
 	b.refused("an exec in a task that has ended", err, errdefs.FailedPrecondition)
+}
+
+func canExecWith(option string) func(driver.Driver) bool {
+	return func(d driver.Driver) bool {
+		return canExec(d) && slices.Contains(d.Info().Capabilities.ExecOptions, option)
+	}
+}
+
+// output runs a shell command in the task and returns what it prints.
+func (b *bench) output(id, command string, opts driver.ExecOptions) (string, error) {
+	opts.Command = []string{"/bin/sh", "-c", command}
+	var stdout buffer
+	r, err := b.d.ExecTask(b.ctx, id, opts, driver.ExecStream{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: io.Discard})
+	if err == nil && !r.Successful() {
+		err = fmt.Errorf("%q ended with %+v", command, r)
+	}
+	return strings.TrimSpace(stdout.String()), err
+}
+
+func checkExecUser(b *bench) {
+	config, _ := b.start(forever)
+	own, err := b.output(config.ID, "id -u", driver.ExecOptions{})
+	if err != nil {
+		b.t.Fatalf("ExecTask: %v", err)
+	}
+	other, id := "root", "0"
+	if own == id {
+		other, id = "nobody", "65534"
+	}
+	got, err := b.output(config.ID, "id -u", driver.ExecOptions{User: other})
+	if errdefs.IsPermissionDenied(err) || errdefs.IsInvalidArgument(err) {
+		b.t.Skipf("the driver lets no command run as %s here: %v", other, err)
+	}
+	if err != nil || got != id {
+		b.t.Errorf("a command as %s has the user id %q, %v; want %s", other, got, err, id)
+	}
+	_, err = b.output(config.ID, "id -u", driver.ExecOptions{User: "drivertest-nobody-has-this-name"})
+	b.refused("a command as a user that does not exist", err, errdefs.InvalidArgument, errdefs.NotFound)
+}
+
+func checkExecDirectory(b *bench) {
+	config, _ := b.start(forever)
+	const dir = "/dev" // every system has it, and no task runs in it
+	if got, err := b.output(config.ID, "pwd", driver.ExecOptions{Directory: dir}); err != nil || got != dir {
+		b.t.Errorf("a command in %s is in %q, %v", dir, got, err)
+	}
+	_, err := b.output(config.ID, "pwd", driver.ExecOptions{Directory: "/no/such/directory"})
+	b.refused("a command in a directory that does not exist", err, errdefs.InvalidArgument)
+}
+
+func checkExecEnvironment(b *bench) {
+	config, _ := b.start(forever)
+	const echo = "echo $DRIVERTEST-$EXTRA-$NOMAD_TASK_DIR"
+	own, err := b.output(config.ID, echo, driver.ExecOptions{})
+	if err != nil {
+		b.t.Fatalf("ExecTask: %v", err)
+	}
+	want := "no-more" + strings.TrimPrefix(own, "yes-")
+	if got, err := b.output(config.ID, echo, driver.ExecOptions{Env: map[string]string{"DRIVERTEST": "no", "EXTRA": "more"}}); err != nil || got != want {
+		b.t.Errorf("a command with variables of its own prints %q, %v; want %q", got, err, want)
+	}
+	if again, err := b.output(config.ID, echo, driver.ExecOptions{}); err != nil || again != own {
+		b.t.Errorf("the next command has them too: %q, %v; want %q", again, err, own)
+	}
 }

@@ -118,7 +118,7 @@ func checkMany(b *bench) {
 	configs := make([]*driver.TaskConfig, many)
 	for i := range configs {
 		configs[i] = b.task(fmt.Sprintf("exit %d", 10+i))
-		b.started = append(b.started, configs[i].ID)
+		b.started = append(b.started, configs[i].Ref())
 	}
 	var wg sync.WaitGroup
 	for i, c := range configs {
@@ -169,16 +169,16 @@ func checkUnknown(b *bench) {
 		_, err = b.d.ExecTask(b.ctx, id, driver.ExecOptions{Command: []string{"true"}}, driver.ExecStream{})
 		b.refused("ExecTask", err, errdefs.NotFound)
 	}
-	if err := b.d.DestroyTask(b.ctx, id, false); err != nil {
+	if err := b.d.DestroyTask(b.ctx, driver.TaskRef{ID: id}, false); err != nil {
 		b.t.Errorf("DestroyTask of an unknown task is not an error: %v", err)
 	}
 }
 
 func checkDestroy(b *bench) {
 	config, _ := b.start(forever)
-	b.refused("destroying a running task without force", b.d.DestroyTask(b.ctx, config.ID, false), errdefs.FailedPrecondition)
+	b.refused("destroying a running task without force", b.d.DestroyTask(b.ctx, config.Ref(), false), errdefs.FailedPrecondition)
 	for range 2 {
-		if err := b.d.DestroyTask(b.ctx, config.ID, true); err != nil {
+		if err := b.d.DestroyTask(b.ctx, config.Ref(), true); err != nil {
 			b.t.Errorf("DestroyTask with force: %v", err)
 		}
 	}

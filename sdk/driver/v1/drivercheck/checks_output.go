@@ -119,7 +119,7 @@ func checkLogsLink(b *bench) {
 	if err := os.Symlink(target, config.Logs.StdoutPath+".0"); err != nil {
 		b.t.Fatalf("place the link: %v", err)
 	}
-	b.started = append(b.started, config.ID)
+	b.started = append(b.started, config.Ref())
 	if _, _, err := b.d.StartTask(b.ctx, config); err == nil { // refusing the task is correct, too
 		b.wait(config.ID)
 	}
@@ -170,7 +170,7 @@ func logged(b *bench, config *driver.TaskConfig, text string) func() bool {
 }
 
 func (b *bench) destroy(id string) {
-	if err := b.d.DestroyTask(b.ctx, id, true); err != nil {
+	if err := b.d.DestroyTask(b.ctx, driver.TaskRef{ID: id}, true); err != nil {
 		b.t.Errorf("DestroyTask: %v", err)
 	}
 }

@@ -24,13 +24,14 @@ var startChecks = []Check{
 }
 
 // canMount is false if tasks have no root file system of their own to mount into.
-func canMount(c driver.Capabilities) bool {
+func canMount(d driver.Driver) bool {
+	c := d.Info().Capabilities
 	return c.MountConfigs && c.FSIsolation != driver.FSIsolationNone
 }
 
 func checkStartRace(b *bench) {
 	config := b.task(forever)
-	b.started = append(b.started, config.ID)
+	b.started = append(b.started, config.Ref())
 	errs := make([]error, 4)
 	var starts sync.WaitGroup
 	for i := range errs {
@@ -52,8 +53,10 @@ func checkStartRace(b *bench) {
 }
 
 // beat is the script of a task that appends to a file in its local directory until it
-// ends.
-const beat = `cd local 2>/dev/null || cd "$NOMAD_TASK_DIR"; while :; do echo x >> beat; sleep 0.02; done`
+// ends, each time with a line that identifies this run of the script.
+const beat = `cd local 2>/dev/null || cd "$NOMAD_TASK_DIR"
+read id 2>/dev/null </proc/sys/kernel/random/uuid || id=$$
+while :; do echo $id >> beat; sleep 0.02; done`
 
 // beats returns how many bytes a task has written to that file.
 func beats(config *driver.TaskConfig) int64 {
@@ -77,7 +80,7 @@ func silent(config *driver.TaskConfig) bool {
 func checkStartCancelled(b *bench) {
 	for _, after := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond, 125 * time.Millisecond} {
 		config := b.task(beat)
-		b.started = append(b.started, config.ID)
+		b.started = append(b.started, config.Ref())
 		ctx, cancel := context.WithTimeout(b.ctx, after)
 		_, _, err := b.d.StartTask(ctx, config)
 		cancel()
@@ -86,7 +89,7 @@ func checkStartCancelled(b *bench) {
 		}
 		b.refused("a start whose context ended", err, errdefs.DeadlineExceeded, errdefs.Canceled, errdefs.Unavailable)
 		b.eventually(fmt.Sprintf("nothing is left of a start that was cancelled after %s", after), func() bool {
-			if err := b.d.DestroyTask(b.ctx, config.ID, true); err != nil {
+			if err := b.d.DestroyTask(b.ctx, config.Ref(), true); err != nil {
 				b.t.Fatalf("DestroyTask after a start that was cancelled: %v", err)
 			}
 			return silent(config)
@@ -107,7 +110,7 @@ func checkUser(b *bench) {
 	}
 	config := b.task(fmt.Sprintf(`[ "$(id -u)" != %d ]`, os.Geteuid()))
 	config.User = "nobody"
-	b.started = append(b.started, config.ID)
+	b.started = append(b.started, config.Ref())
 	if _, _, err := b.d.StartTask(b.ctx, config); err != nil {
 		if errdefs.IsRetryable(err) && errdefs.IsInvalidArgument(err) {
 			b.t.Errorf("the refusal of a user counts as retryable: %v", err)

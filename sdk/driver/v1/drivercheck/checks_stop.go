@@ -30,7 +30,7 @@ func checkSignal(b *bench) {
 		b.t.Fatalf("SignalTask: %v", err)
 	}
 	number := 2
-	if !onMachine(b.d.Info().Capabilities) && b.goesOn(config.ID) {
+	if !onMachine(b.d) && b.goesOn(config.ID) {
 		number = 9 // process 1 of a PID namespace ignores signals that it does not handle
 		if err := b.d.SignalTask(b.ctx, config.ID, "SIGKILL"); err != nil {
 			b.t.Fatalf("SignalTask: %v", err)
@@ -53,7 +53,7 @@ func (b *bench) goesOn(id string) bool {
 // up waits until the task has printed "up". It does not wait if the driver collects no
 // logs.
 func (b *bench) up(config *driver.TaskConfig) {
-	if canLog(b.d.Info().Capabilities) {
+	if canLog(b.d) {
 		b.eventually("the task prints up", printed(config.Logs.StdoutPath+".0", "up"))
 	}
 }
@@ -130,7 +130,7 @@ func checkDestroyTree(b *bench) {
 	config, _ := b.start(family)
 	b.up(config)
 	b.eventually("the child writes to the task's local directory", func() bool { return beats(config) > 0 })
-	if err := b.d.DestroyTask(b.ctx, config.ID, true); err != nil {
+	if err := b.d.DestroyTask(b.ctx, config.Ref(), true); err != nil {
 		b.t.Fatalf("DestroyTask: %v", err)
 	}
 	b.eventually("the child of the destroyed task is gone", func() bool { return silent(config) })

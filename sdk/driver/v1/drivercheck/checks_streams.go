@@ -100,6 +100,7 @@ func checkStatsUnits(b *bench) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
 	samples := b.samples(ctx)
+	var before driver.IOStats
 	for of := 0; of < 2; {
 		sample, ok := conformance.Receive(b.t, samples, "two samples of the task")
 		if !ok {
@@ -114,6 +115,8 @@ func checkStatsUnits(b *bench) {
 				b.t.Errorf("the sample's time is %s", s.Time)
 			}
 			checkUsage(b, "the task", s.CPU, s.Memory)
+			checkIO(b, before, s.IO)
+			before = s.IO
 			for pid, u := range s.Pids {
 				checkUsage(b, "process "+pid, u.CPU, u.Memory)
 			}
@@ -130,6 +133,18 @@ func checkUsage(b *bench, of string, c driver.CPUStats, m driver.MemoryStats) {
 		"RSS": float64(m.RSS), "Cache": float64(m.Cache), "Swap": float64(m.Swap), "Mapped File": float64(m.MappedFile), "Usage": float64(m.Usage),
 		"Max Usage": float64(m.MaxUsage), "Kernel Usage": float64(m.KernelUsage), "Kernel Max Usage": float64(m.KernelMaxUsage),
 	})
+}
+
+func checkIO(b *bench, before, now driver.IOStats) {
+	values := func(s driver.IOStats) map[string]float64 {
+		return map[string]float64{"Read Bytes": float64(s.ReadBytes), "Written Bytes": float64(s.WrittenBytes), "Reads": float64(s.Reads), "Writes": float64(s.Writes)}
+	}
+	measures(b, "the task: io", now.Measured, driver.IOMeasures, values(now))
+	for name, v := range values(before) {
+		if values(now)[name] < v {
+			b.t.Errorf("the task: io: %s fell from %v to %v", name, v, values(now)[name])
+		}
+	}
 }
 
 func measures(b *bench, of string, measured, known []string, values map[string]float64) {

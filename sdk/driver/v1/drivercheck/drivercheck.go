@@ -44,6 +44,8 @@ type Subject struct {
 	Task func(*driver.TaskConfig)
 	// Timeout bounds each check; 0 means 2 min.
 	Timeout time.Duration
+	// Process is true if die kills a process, so that calls end in their middle.
+	Process bool
 	// InProcess is true if the driver runs in this process, where checks can see what
 	// a connection would hide.
 	InProcess bool
@@ -58,16 +60,16 @@ type Subject struct {
 type Check struct {
 	Name string // short identifier; never changes between versions
 	Rule string // the rule in words
-	// needs reports whether the rule applies to a driver with these capabilities; nil
-	// means to all.
-	needs func(driver.Capabilities) bool
+	// needs reports whether the rule applies to a driver, from its capabilities or its
+	// features; nil means to all.
+	needs func(driver.Driver) bool
 	run   func(*bench)
 }
 
 // Checks returns all checks, most informative first.
 func Checks() []Check {
 	var out []Check
-	for _, group := range [][]Check{describeChecks, lifeChecks, startChecks, stopChecks, recoverChecks, streamChecks, outputChecks, execChecks} {
+	for _, group := range [][]Check{describeChecks, lifeChecks, startChecks, killChecks, stopChecks, recoverChecks, listChecks, cgroupChecks, processChecks, streamChecks, outputChecks, execChecks} {
 		out = append(out, group...)
 	}
 	return out
@@ -82,7 +84,7 @@ func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	return conformance.Run(ctx, c.Name, c.Rule, limit, func(t *conformance.T) {
 		b := &bench{t: t, ctx: t.Context(), subject: s}
 		b.connect()
-		if c.needs != nil && !c.needs(b.d.Info().Capabilities) {
+		if c.needs != nil && !c.needs(b.d) {
 			t.Skipf("the driver says that it cannot do this")
 		}
 		b.configure()
@@ -91,15 +93,22 @@ func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	})
 }
 
-func canSignal(c driver.Capabilities) bool { return c.SendSignals }
+func canSignal(d driver.Driver) bool { return d.Info().Capabilities.SendSignals }
 
-func canLog(c driver.Capabilities) bool { return !c.DisableLogCollection }
+func canLog(d driver.Driver) bool { return !d.Info().Capabilities.DisableLogCollection }
 
-func canExec(c driver.Capabilities) bool { return c.Exec }
+func canExec(d driver.Driver) bool { return d.Info().Capabilities.Exec }
+
+// has is needs of the rules of an optional ability.
+func has(f driver.Feature) func(driver.Driver) bool {
+	return func(d driver.Driver) bool { return driver.Has(d, f) }
+}
 
 // onMachine is false if a task is process 1 of its own PID namespace, to which the
 // kernel applies no default actions of signals.
-func onMachine(c driver.Capabilities) bool { return c.FSIsolation == driver.FSIsolationNone }
+func onMachine(d driver.Driver) bool {
+	return d.Info().Capabilities.FSIsolation == driver.FSIsolationNone
+}
 
 // bench is the state of one running check.
 type bench struct {
@@ -108,7 +117,7 @@ type bench struct {
 	subject Subject
 	d       driver.Driver
 	die     func()
-	started []string
+	started []driver.TaskRef
 }
 
 func (b *bench) connect() { b.d, b.die = b.subject.Connect(b.t) }
@@ -221,7 +230,7 @@ func (b *bench) start(script string) (*driver.TaskConfig, *driver.Handle) {
 
 // startConfig starts the task and registers its cleanup.
 func (b *bench) startConfig(ctx context.Context, config *driver.TaskConfig) *driver.Handle {
-	b.started = append(b.started, config.ID)
+	b.started = append(b.started, config.Ref())
 	handle, _, err := b.d.StartTask(ctx, config)
 	if err != nil {
 		b.t.Fatalf("StartTask: %v", err)
@@ -236,8 +245,8 @@ func (b *bench) startConfig(ctx context.Context, config *driver.TaskConfig) *dri
 func (b *bench) end() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), 30*time.Second)
 	defer cancel()
-	for _, id := range b.started {
-		if err := b.d.DestroyTask(ctx, id, true); err != nil {
+	for _, ref := range b.started {
+		if err := b.d.DestroyTask(ctx, ref, true); err != nil {
 			b.t.Errorf("DestroyTask at the end: %v", err)
 		}
 	}

@@ -29,8 +29,15 @@ import (
 func subject(wrap func(driver.Driver) driver.Driver) drivercheck.Subject {
 	return drivercheck.Subject{
 		Connect: func(*conformance.T) (driver.Driver, func()) { return wrap(shelldriver.New("shell")), func() {} },
-		Script:  func(s string) map[string]any { return map[string]any{"script": s} }, Timeout: 5 * time.Second, InProcess: true,
+		Script:  func(s string) map[string]any { return map[string]any{"script": s} }, InProcess: true,
 	}
+}
+
+// defect is a subject that has one: checks of it may wait for what never comes.
+func defect(wrap func(driver.Driver) driver.Driver) drivercheck.Subject {
+	s := subject(wrap)
+	s.Timeout = 5 * time.Second
+	return s
 }
 
 func check(t *testing.T, name string, s drivercheck.Subject) conformance.Result {
@@ -58,8 +65,10 @@ type defective struct {
 	inspect func(*driver.TaskStatus)
 	every   func(time.Duration) time.Duration
 	grace   func(time.Duration) time.Duration
-	destroy func(context.Context, string) error
+	destroy func(context.Context, driver.TaskRef) error
 	exec    func(exec, context.Context, driver.ExecStream) (driver.ExitResult, error)
+	with    func(*driver.ExecOptions)
+	pids    func(map[string]driver.PidStats)
 }
 
 func (d defective) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
@@ -69,16 +78,19 @@ func (d defective) StopTask(ctx context.Context, id string, timeout time.Duratio
 	return d.Driver.StopTask(ctx, id, timeout, signal)
 }
 
-func (d defective) DestroyTask(ctx context.Context, id string, force bool) error {
+func (d defective) DestroyTask(ctx context.Context, ref driver.TaskRef, force bool) error {
 	if d.destroy != nil {
-		return d.destroy(ctx, id)
+		return d.destroy(ctx, ref)
 	}
-	return d.Driver.DestroyTask(ctx, id, force)
+	return d.Driver.DestroyTask(ctx, ref, force)
 }
 
 type exec func(context.Context, driver.ExecStream) (driver.ExitResult, error)
 
 func (d defective) ExecTask(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
+	if d.with != nil {
+		d.with(&opts)
+	}
 	next := func(ctx context.Context, stream driver.ExecStream) (driver.ExitResult, error) {
 		return d.Driver.ExecTask(ctx, id, opts, stream)
 	}
@@ -101,6 +113,14 @@ func (f *firstBytes) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+func (d defective) ProcessStats(ctx context.Context, id string) (map[string]driver.PidStats, error) {
+	out, err := d.Driver.(driver.ProcessMeter).ProcessStats(ctx, id)
+	if d.pids != nil {
+		d.pids(out)
+	}
+	return out, err
 }
 
 func (d defective) Info() driver.Info {
@@ -214,19 +234,29 @@ func TestADefectFailsTheCheckOfItsRuleOnly(t *testing.T) {
 			other := *c
 			other.ID += "-lost"
 			_, _, err := next(ctx, &other)
-			left.Go(func() { <-lost.Done(); _ = behind.DestroyTask(context.Background(), other.ID, true) })
+			left.Go(func() { <-lost.Done(); _ = behind.DestroyTask(context.Background(), other.Ref(), true) })
 			<-ctx.Done()
 			return nil, nil, errors.Join(ctx.Err(), err)
 		}},
 		"stop-at-once": {grace: func(d time.Duration) time.Duration { return max(d, time.Minute) }},
-		"destroy-tree": {destroy: func(ctx context.Context, id string) error {
-			left.Go(func() { <-lost.Done(); _ = behind.DestroyTask(context.Background(), id, true) })
+		"destroy-tree": {destroy: func(ctx context.Context, ref driver.TaskRef) error {
+			left.Go(func() { <-lost.Done(); _ = behind.DestroyTask(context.Background(), ref, true) })
 			return nil
 		}},
 		"exec-output": {exec: func(next exec, ctx context.Context, s driver.ExecStream) (driver.ExitResult, error) {
 			s.Stdout = &firstBytes{s.Stdout, 1 << 20}
 			return next(ctx, s)
 		}},
+		"process-stats": {pids: func(all map[string]driver.PidStats) {
+			for pid := range all { // the children are missing
+				if len(all) > 1 {
+					delete(all, pid)
+				}
+			}
+		}},
+		"exec-directory":   {with: func(o *driver.ExecOptions) { o.Directory = "" }},
+		"exec-environment": {with: func(o *driver.ExecOptions) { o.Env = nil }},
+		"exec-user":        {info: func(i driver.Info) driver.Info { i.Capabilities.ExecOptions = []string{driver.ExecUser}; return i }},
 		"exec-context": {exec: func(next exec, ctx context.Context, s driver.ExecStream) (driver.ExitResult, error) {
 			left.Go(func() { _, _ = next(lost, s) })
 			<-ctx.Done()
@@ -270,7 +300,7 @@ func TestADefectFailsTheCheckOfItsRuleOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of them wait for what never comes
-			bad := check(t, name, subject(func(driver.Driver) driver.Driver { d.Driver = behind; return d }))
+			bad := check(t, name, defect(func(driver.Driver) driver.Driver { d.Driver = behind; return d }))
 			if bad.Outcome != conformance.Failed || len(bad.Problems) == 0 || bad.Rule == "" {
 				t.Errorf("the check of the defect said %+v", bad)
 			}
@@ -278,6 +308,26 @@ func TestADefectFailsTheCheckOfItsRuleOnly(t *testing.T) {
 				t.Errorf("without the defect it said %+v", good)
 			}
 		})
+	}
+}
+
+func TestATaskOutsideOfItsCgroupIsADefect(t *testing.T) {
+	outside := defect(func(d driver.Driver) driver.Driver {
+		return defective{Driver: d, start: func(next start, ctx context.Context, c *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+			other := *c
+			other.Cgroup = nil
+			return next(ctx, &other)
+		}}
+	})
+	good := check(t, "host-cgroup", subject(func(d driver.Driver) driver.Driver { return d }))
+	if good.Outcome == conformance.Skipped {
+		t.Skip(good.Reason)
+	}
+	if good.Outcome != conformance.Passed {
+		t.Errorf("without the defect it said %+v", good)
+	}
+	if bad := check(t, "host-cgroup", outside); bad.Outcome != conformance.Failed {
+		t.Errorf("the check of the defect said %+v", bad)
 	}
 }
 
@@ -294,7 +344,7 @@ func TestAStreamThatRepeatsItselfOrEndsTooSoonIsADefect(t *testing.T) {
 		},
 	} {
 		d := defective{Driver: shelldriver.New("shell"), prints: prints}
-		if r := check(t, "fingerprint", subject(func(driver.Driver) driver.Driver { return d })); r.Outcome != conformance.Failed {
+		if r := check(t, "fingerprint", defect(func(driver.Driver) driver.Driver { return d })); r.Outcome != conformance.Failed {
 			t.Errorf("%s: %+v", what, r)
 		}
 	}

@@ -56,11 +56,11 @@ func Run(t *testing.T, opts Options) {
 		t.Fatal("drivertest: set New, Binary or both")
 	}
 	if opts.New != nil {
-		t.Run("in process", func(t *testing.T) { all(t, opts, inProcess, true) })
-		t.Run("over gRPC", func(t *testing.T) { all(t, opts, overGRPC, false) })
+		t.Run("in process", func(t *testing.T) { all(t, opts, inProcess, true, false) })
+		t.Run("over gRPC", func(t *testing.T) { all(t, opts, overGRPC, false, false) })
 	}
 	if opts.Binary != "" {
-		t.Run("as a plugin process", func(t *testing.T) { all(t, opts, asProcess, false) })
+		t.Run("as a plugin process", func(t *testing.T) { all(t, opts, asProcess, false, true) })
 	}
 }
 
@@ -68,13 +68,13 @@ func Run(t *testing.T, opts Options) {
 type connect func(t *testing.T, opts Options) (driver.Driver, func())
 
 // all runs each check as a subtest with the check's name.
-func all(t *testing.T, opts Options, connect connect, here bool) {
+func all(t *testing.T, opts Options, connect connect, here, process bool) {
 	for _, c := range drivercheck.Checks() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Setenv(drivercheck.SecretVariable, "of-the-agent")
 			plugintest.Report(t, c.Run(t.Context(), drivercheck.Subject{
 				Connect: func(*conformance.T) (driver.Driver, func()) { return connect(t, opts) },
-				Config:  opts.Config, Script: opts.Script, Task: opts.Task, Timeout: opts.Timeout, NoRotation: opts.NoRotation, InProcess: here,
+				Config:  opts.Config, Script: opts.Script, Task: opts.Task, Timeout: opts.Timeout, NoRotation: opts.NoRotation, InProcess: here, Process: process,
 			}))
 		})
 	}

@@ -18,19 +18,19 @@ import (
 )
 
 var checks = []Check{
-	{"info", "info is complete, always the same, and its schema is sound", checkInfo},
-	{"series", "parts and series are named once, with a kind, a known unit and sound labels", checkSeries},
-	{"config-again", "the same config may be set again at any time, also while somebody listens", checkConfigAgain},
-	{"collect", "the first sample comes at once, the next after an interval, and the stream ends with its context", checkCollect},
-	{"interval", "an interval that is not above zero is refused", checkInterval},
-	{"complete", "a sample has every part and series that Info names, or says why not, and no others", checkComplete},
-	{"values", "values are finite, not negative, and do not contradict each other", checkValues},
-	{"named-once", "cores, file systems, disks, interfaces, sensors and values are told once each", checkNamedOnce},
-	{"counters", "what counts never goes back", checkCounters},
-	{"streams-apart", "streams have each their own interval, and the end of one is none of another", checkStreamsApart},
-	{"slow-reader", "a slow reader gets fewer samples, never old ones", checkSlowReader},
-	{"nothing-behind", "nothing stays behind a stream that has ended", checkNothingBehind},
-	{"fresh-process", "another process measures the same after the first was killed", checkDeath},
+	{"info", "info is complete, always the same, and its schema is sound", nil, checkInfo},
+	{"series", "parts and series are named once, with a kind, a known unit and sound labels", nil, checkSeries},
+	{"config-again", "the same config may be set again at any time, also while somebody listens", nil, checkConfigAgain},
+	{"collect", "the first sample comes at once, the next after an interval, and the stream ends with its context", nil, checkCollect},
+	{"interval", "an interval that is not above zero is refused", nil, checkInterval},
+	{"complete", "a sample has every part and series that Info names, or says why not, and no others", nil, checkComplete},
+	{"values", "values are finite, not negative, and do not contradict each other", nil, checkValues},
+	{"named-once", "cores, file systems, disks, interfaces, sensors and values are told once each", nil, checkNamedOnce},
+	{"counters", "what counts never goes back", nil, checkCounters},
+	{"streams-apart", "streams have each their own interval, and the end of one is none of another", nil, checkStreamsApart},
+	{"slow-reader", "a slow reader gets fewer samples, never old ones", nil, checkSlowReader},
+	{"nothing-behind", "nothing stays behind a stream that has ended", nil, checkNothingBehind},
+	{"fresh-process", "another process measures the same after the first was killed", nil, checkDeath},
 }
 
 func checkInfo(b *bench) {

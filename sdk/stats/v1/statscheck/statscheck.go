@@ -36,7 +36,10 @@ type Subject struct {
 type Check struct {
 	Name string // short identifier; never changes between versions
 	Rule string // the rule in words
-	run  func(*bench)
+	// needs reports whether the rule applies to a plugin, from its features; nil means
+	// to all.
+	needs func(stats.Collector) bool
+	run   func(*bench)
 }
 
 // Checks returns all checks.
@@ -53,6 +56,9 @@ func (c Check) Run(ctx context.Context, s Subject) conformance.Result {
 	return conformance.Run(ctx, c.Name, c.Rule, s.Timeout, func(t *conformance.T) {
 		b := &bench{t: t, ctx: t.Context(), subject: s}
 		b.open()
+		if c.needs != nil && !c.needs(b.c) {
+			t.Skipf("the plugin does not announce this ability")
+		}
 		c.run(b)
 	})
 }

@@ -40,6 +40,7 @@ type Driver struct {
 type task struct {
 	PID       int
 	ExitFile  string
+	Begun     begun
 	StartedAt time.Time
 	Env       []string
 	Dir       string
@@ -54,7 +55,9 @@ func (d *Driver) Info() driver.Info {
 		Name: d.name,
 		Capabilities: driver.Capabilities{
 			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationNone, NetworkModes: []driver.NetworkMode{driver.NetworkHost},
-			Ignores: []string{driver.IgnoresUser, driver.IgnoresCores, driver.IgnoresMemoryMax, driver.IgnoresDNS},
+			HostCgroup:  driver.HostCgroupLimited,
+			Ignores:     []string{driver.IgnoresUser, driver.IgnoresCores, driver.IgnoresMemoryMax, driver.IgnoresDNS},
+			ExecOptions: []string{driver.ExecDirectory, driver.ExecEnvironment},
 		},
 		ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 			{Name: "greeting", Type: schema.String, Default: "hello", Description: "shown in the health description"},
@@ -85,8 +88,10 @@ func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, er
 }
 
 // wrapper runs the script in $1 and writes its exit code to the file $2. It survives
-// the signals that end the script, so that it can write the code.
+// the signals that end the script, so that it can write the code. It may run only if it
+// can rename the file $3: see begun.
 const wrapper = `trap : TERM INT HUP QUIT USR1 USR2
+echo $$ > "$3.pid" && mv "$3" "$3.begun" 2>/dev/null || exit 1
 /bin/sh -c "$1"
 code=$?
 echo $code > "$2.tmp" && mv "$2.tmp" "$2"`
@@ -104,8 +109,15 @@ func (d *Driver) StartTask(_ context.Context, config *driver.TaskConfig) (*drive
 	if d.tasks[config.ID] != nil {
 		return nil, nil, errdefs.AlreadyExistsf("task %q is known already; destroy it first", config.ID)
 	}
+	if earlier, err := interrupted(config.Ref()); err != nil || len(earlier) > 0 {
+		return nil, nil, errors.Join(err, errdefs.AlreadyExistsf("an earlier process began task %q; destroy it first", config.ID))
+	}
 	t := &task{ExitFile: filepath.Join(config.TaskDir, ".exit-"+filepath.Base(config.ID)), StartedAt: time.Now(), Dir: config.TaskDir}
-	cmd := exec.Command("/bin/sh", "-c", wrapper, "sh", c.Script, t.ExitFile)
+	var err error
+	if t.Begun, err = begin(config.Ref()); err != nil {
+		return nil, nil, errdefs.FailedPreconditionf("record the start: %w", err)
+	}
+	cmd := exec.Command("/bin/sh", "-c", wrapper, "sh", c.Script, t.ExitFile, string(t.Begun))
 	for k, v := range config.Env {
 		t.Env = append(t.Env, k+"="+v)
 	}
@@ -113,10 +125,12 @@ func (d *Driver) StartTask(_ context.Context, config *driver.TaskConfig) (*drive
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	closeLogs, err := openLogs(cmd, config.Logs)
 	if err != nil {
+		t.Begun.end()
 		return nil, nil, err
 	}
 	defer closeLogs()
-	if err := cmd.Start(); err != nil {
+	if err := config.Cgroup.Start(cmd); err != nil {
+		t.Begun.end()
 		return nil, nil, errdefs.FailedPreconditionf("start the shell: %w", err)
 	}
 	// Reap the process. The exit code is read from the file, since another process of
@@ -289,14 +303,14 @@ func (d *Driver) SignalTask(_ context.Context, id string, signal string) error {
 }
 
 // DestroyTask implements driver.Driver.
-func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
-	t, err := d.task(id)
+func (d *Driver) DestroyTask(ctx context.Context, ref driver.TaskRef, force bool) error {
+	t, err := d.task(ref.ID)
 	if err != nil {
-		return nil // nothing is left of the task
+		return destroyInterrupted(ref, force)
 	}
 	if _, ended := t.result(); !ended {
 		if !force {
-			return errdefs.FailedPreconditionf("task %q still runs; stop it first or use force", id)
+			return errdefs.FailedPreconditionf("task %q still runs; stop it first or use force", ref.ID)
 		}
 		_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that the task has just ended
 		if _, err := t.wait(ctx); err != nil {
@@ -304,9 +318,11 @@ func (d *Driver) DestroyTask(ctx context.Context, id string, force bool) error {
 		}
 	}
 	_ = syscall.Kill(-t.PID, syscall.SIGKILL) // kills children that the script left behind
+	t.Begun.end()
+	_ = os.Remove(t.ExitFile) // it may never have been written
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.tasks, id)
+	delete(d.tasks, ref.ID)
 	return nil
 }
 

@@ -6,12 +6,14 @@
 package shelldriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,7 +74,10 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 		return driver.ExitResult{}, errdefs.InvalidArgumentf("no command given")
 	}
 	cmd := exec.CommandContext(ctx, opts.Command[0], opts.Command[1:]...)
-	cmd.Env, cmd.Dir = t.Env, t.Dir
+	cmd.Env, cmd.Dir = t.Env, cmp.Or(opts.Directory, t.Dir)
+	for name, value := range opts.Env {
+		cmd.Env = append(slices.Clip(cmd.Env), name+"="+value) // of two values the last one counts
+	}
 	// A session of its own, so that its children can be killed with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

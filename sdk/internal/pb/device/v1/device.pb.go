@@ -26,6 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// PluginsRequest asks for the device plugins of the process.
 type PluginsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -62,9 +63,11 @@ func (*PluginsRequest) Descriptor() ([]byte, []int) {
 	return file_device_v1_device_proto_rawDescGZIP(), []int{0}
 }
 
+// PluginsResponse has the device plugins of the process.
 type PluginsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugins       []*Info                `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plugins, each with a name of its own.
+	Plugins       []*Info `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -106,10 +109,17 @@ func (x *PluginsResponse) GetPlugins() []*Info {
 	return nil
 }
 
+// Info describes a device plugin.
 type Info struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	ConfigSchema  []byte                 `protobuf:"bytes,2,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"` // JSON of sdk/schema
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the plugin in the agent's configuration, such as "nvidia".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Schema of the agent's plugin "NAME" { config { } } block, as the JSON form of
+	// sdk/schema. Empty means a block without attributes.
+	ConfigSchema []byte `protobuf:"bytes,2,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`
+	// The optional abilities of the plugin. A host makes the calls of an ability only if
+	// it is announced, and skips values that it does not know.
+	Features      []string `protobuf:"bytes,3,rep,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -158,10 +168,20 @@ func (x *Info) GetConfigSchema() []byte {
 	return nil
 }
 
+func (x *Info) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+// SetConfigRequest passes an agent configuration.
 type SetConfigRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Config        []byte                 `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"` // JSON
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the device plugin.
+	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// A JSON object that fits config_schema, with defaults filled in.
+	Config        []byte `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -210,6 +230,7 @@ func (x *SetConfigRequest) GetConfig() []byte {
 	return nil
 }
 
+// SetConfigResponse says that the configuration is accepted.
 type SetConfigResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -246,9 +267,11 @@ func (*SetConfigResponse) Descriptor() ([]byte, []int) {
 	return file_device_v1_device_proto_rawDescGZIP(), []int{4}
 }
 
+// FingerprintRequest asks for the devices that a plugin finds.
 type FingerprintRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the device plugin.
+	Plugin        string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -290,10 +313,13 @@ func (x *FingerprintRequest) GetPlugin() string {
 	return ""
 }
 
+// FingerprintResponse has all devices. It replaces the one before.
 type FingerprintResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Groups        []*Group               `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
-	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The devices, in groups of identical ones.
+	Groups []*Group `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Why devices are missing, for a person.
+	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -342,13 +368,19 @@ func (x *FingerprintResponse) GetProblem() string {
 	return ""
 }
 
+// Group is a set of identical devices.
 type Group struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Vendor        string                 `protobuf:"bytes,1,opt,name=vendor,proto3" json:"vendor,omitempty"`
-	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Instances     []*Instance            `protobuf:"bytes,4,rep,name=instances,proto3" json:"instances,omitempty"`
-	Attributes    map[string]*Attribute  `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Vendor, such as "nvidia"; without "/".
+	Vendor string `protobuf:"bytes,1,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// Type, such as "gpu"; without "/".
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// Name of the model.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The devices.
+	Instances []*Instance `protobuf:"bytes,4,rep,name=instances,proto3" json:"instances,omitempty"`
+	// What jobs can ask of them, by name.
+	Attributes    map[string]*Attribute `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,14 +450,19 @@ func (x *Group) GetAttributes() map[string]*Attribute {
 	return nil
 }
 
+// Instance is one device.
 type Instance struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Healthy           bool                   `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	HealthDescription string                 `protobuf:"bytes,3,opt,name=health_description,json=healthDescription,proto3" json:"health_description,omitempty"`
-	PciBusId          string                 `protobuf:"bytes,4,opt,name=pci_bus_id,json=pciBusId,proto3" json:"pci_bus_id,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the device, which stays the same across restarts and reboots.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Tasks can use it.
+	Healthy bool `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	// Why it is not healthy, for a person.
+	HealthDescription string `protobuf:"bytes,3,opt,name=health_description,json=healthDescription,proto3" json:"health_description,omitempty"`
+	// Its address on the PCI bus; empty if it has none.
+	PciBusId      string `protobuf:"bytes,4,opt,name=pci_bus_id,json=pciBusId,proto3" json:"pci_bus_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Instance) Reset() {
@@ -486,16 +523,23 @@ func (x *Instance) GetPciBusId() string {
 	return ""
 }
 
+// Attribute is a value of one of four types. A host skips an attribute of a type that
+// it does not know.
 type Attribute struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value.
+	//
 	// Types that are valid to be assigned to Value:
 	//
 	//	*Attribute_Int
 	//	*Attribute_Float
 	//	*Attribute_Text
 	//	*Attribute_Bool
-	Value         isAttribute_Value `protobuf_oneof:"value"`
-	Unit          string            `protobuf:"bytes,5,opt,name=unit,proto3" json:"unit,omitempty"`
+	Value isAttribute_Value `protobuf_oneof:"value"`
+	// Unit of a number: "B", "kB", "KiB", "MB", "MiB", "GB", "GiB", "TB", "TiB", those
+	// per second such as "MB/s", "Hz", "kHz", "MHz", "GHz", "mW", "W", "kW", "MW",
+	// "GW", or "" for a plain number.
+	Unit          string `protobuf:"bytes,5,opt,name=unit,proto3" json:"unit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -585,18 +629,22 @@ type isAttribute_Value interface {
 }
 
 type Attribute_Int struct {
+	// An integer, in unit.
 	Int int64 `protobuf:"varint,1,opt,name=int,proto3,oneof"`
 }
 
 type Attribute_Float struct {
+	// A number, in unit.
 	Float float64 `protobuf:"fixed64,2,opt,name=float,proto3,oneof"`
 }
 
 type Attribute_Text struct {
+	// A text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3,oneof"`
 }
 
 type Attribute_Bool struct {
+	// True or false.
 	Bool bool `protobuf:"varint,4,opt,name=bool,proto3,oneof"`
 }
 
@@ -608,10 +656,13 @@ func (*Attribute_Text) isAttribute_Value() {}
 
 func (*Attribute_Bool) isAttribute_Value() {}
 
+// ReserveRequest asks how a task uses devices.
 type ReserveRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Ids           []string               `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the device plugin.
+	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// Ids of instances of one group.
+	Ids           []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -660,12 +711,19 @@ func (x *ReserveRequest) GetIds() []string {
 	return nil
 }
 
+// ReserveResponse says how a task uses its devices. Paths are absolute.
 type ReserveResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Env           map[string]string      `protobuf:"bytes,1,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Mounts        []*Mount               `protobuf:"bytes,2,rep,name=mounts,proto3" json:"mounts,omitempty"`
-	Nodes         []*Node                `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	CdiDevices    []string               `protobuf:"bytes,4,rep,name=cdi_devices,json=cdiDevices,proto3" json:"cdi_devices,omitempty"` // as "vendor.com/class=name"
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Variables for the task's environment, by name.
+	Env map[string]string `protobuf:"bytes,1,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Paths to mount into the task.
+	Mounts []*Mount `protobuf:"bytes,2,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	// Device files to make inside the task.
+	Nodes []*Node `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// The devices as names of the Container Device Interface, such as
+	// "vendor.com/class=name", for drivers that support it. They say the same as the
+	// other fields.
+	CdiDevices    []string `protobuf:"bytes,4,rep,name=cdi_devices,json=cdiDevices,proto3" json:"cdi_devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -728,11 +786,15 @@ func (x *ReserveResponse) GetCdiDevices() []string {
 	return nil
 }
 
+// Mount is a path of the machine to mount into the task.
 type Mount struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	HostPath      string                 `protobuf:"bytes,1,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
-	TaskPath      string                 `protobuf:"bytes,2,opt,name=task_path,json=taskPath,proto3" json:"task_path,omitempty"`
-	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path on the machine.
+	HostPath string `protobuf:"bytes,1,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
+	// Path inside the task.
+	TaskPath string `protobuf:"bytes,2,opt,name=task_path,json=taskPath,proto3" json:"task_path,omitempty"`
+	// The task may not write to it.
+	ReadOnly      bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -788,11 +850,15 @@ func (x *Mount) GetReadOnly() bool {
 	return false
 }
 
+// Node is a device file to make inside the task.
 type Node struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	HostPath      string                 `protobuf:"bytes,1,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
-	TaskPath      string                 `protobuf:"bytes,2,opt,name=task_path,json=taskPath,proto3" json:"task_path,omitempty"`
-	Permissions   string                 `protobuf:"bytes,3,opt,name=permissions,proto3" json:"permissions,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path on the machine.
+	HostPath string `protobuf:"bytes,1,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
+	// Path inside the task.
+	TaskPath string `protobuf:"bytes,2,opt,name=task_path,json=taskPath,proto3" json:"task_path,omitempty"`
+	// What the task may do: a combination of "r", "w" and "m" (make nodes).
+	Permissions   string `protobuf:"bytes,3,opt,name=permissions,proto3" json:"permissions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -848,10 +914,13 @@ func (x *Node) GetPermissions() string {
 	return ""
 }
 
+// StatsRequest asks for samples of all devices.
 type StatsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Interval      *durationpb.Duration   `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the device plugin.
+	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// Time between samples, above zero.
+	Interval      *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -900,9 +969,11 @@ func (x *StatsRequest) GetInterval() *durationpb.Duration {
 	return nil
 }
 
+// StatsResponse is one sample of every device.
 type StatsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Groups        []*GroupStats          `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The samples, by group.
+	Groups        []*GroupStats `protobuf:"bytes,1,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,11 +1015,16 @@ func (x *StatsResponse) GetGroups() []*GroupStats {
 	return nil
 }
 
+// GroupStats is one sample of a group.
 type GroupStats struct {
-	state         protoimpl.MessageState    `protogen:"open.v1"`
-	Vendor        string                    `protobuf:"bytes,1,opt,name=vendor,proto3" json:"vendor,omitempty"`
-	Type          string                    `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	Name          string                    `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Vendor of the group.
+	Vendor string `protobuf:"bytes,1,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	// Type of the group.
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// Name of the group.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The samples, by id of the instance.
 	Instances     map[string]*InstanceStats `protobuf:"bytes,4,rep,name=instances,proto3" json:"instances,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1012,10 +1088,14 @@ func (x *GroupStats) GetInstances() map[string]*InstanceStats {
 	return nil
 }
 
+// InstanceStats is one sample of a device.
 type InstanceStats struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Summary       string                 `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	Values        map[string]*Value      `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the value that a user wants to see first.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The values, by name.
+	Values map[string]*Value `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// When they were measured.
 	Time          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1072,18 +1152,26 @@ func (x *InstanceStats) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// Value is a value of one of four types. A host shows no value of a type that it does
+// not know.
 type Value struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value.
+	//
 	// Types that are valid to be assigned to Value:
 	//
 	//	*Value_Int
 	//	*Value_Float
 	//	*Value_Text
 	//	*Value_Bool
-	Value         isValue_Value `protobuf_oneof:"value"`
-	Of            *float64      `protobuf:"fixed64,5,opt,name=of,proto3,oneof" json:"of,omitempty"`
-	Unit          string        `protobuf:"bytes,6,opt,name=unit,proto3" json:"unit,omitempty"`
-	Description   string        `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
+	Value isValue_Value `protobuf_oneof:"value"`
+	// Upper limit of the value in the same unit, as in 40 of 80 GiB; absent if there is
+	// none.
+	Of *float64 `protobuf:"fixed64,5,opt,name=of,proto3,oneof" json:"of,omitempty"`
+	// Unit of a number; one of those of Attribute.unit, or of your own.
+	Unit string `protobuf:"bytes,6,opt,name=unit,proto3" json:"unit,omitempty"`
+	// What the value is, for a person.
+	Description   string `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1187,18 +1275,22 @@ type isValue_Value interface {
 }
 
 type Value_Int struct {
+	// An integer, in unit.
 	Int int64 `protobuf:"varint,1,opt,name=int,proto3,oneof"`
 }
 
 type Value_Float struct {
+	// A number, in unit.
 	Float float64 `protobuf:"fixed64,2,opt,name=float,proto3,oneof"`
 }
 
 type Value_Text struct {
+	// A text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3,oneof"`
 }
 
 type Value_Bool struct {
+	// True or false.
 	Bool bool `protobuf:"varint,4,opt,name=bool,proto3,oneof"`
 }
 
@@ -1217,10 +1309,11 @@ const file_device_v1_device_proto_rawDesc = "" +
 	"\x16device/v1/device.proto\x12\x10drover.device.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x10\n" +
 	"\x0ePluginsRequest\"C\n" +
 	"\x0fPluginsResponse\x120\n" +
-	"\aplugins\x18\x01 \x03(\v2\x16.drover.device.v1.InfoR\aplugins\"?\n" +
+	"\aplugins\x18\x01 \x03(\v2\x16.drover.device.v1.InfoR\aplugins\"[\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
-	"\rconfig_schema\x18\x02 \x01(\fR\fconfigSchema\"B\n" +
+	"\rconfig_schema\x18\x02 \x01(\fR\fconfigSchema\x12\x1a\n" +
+	"\bfeatures\x18\x03 \x03(\tR\bfeatures\"B\n" +
 	"\x10SetConfigRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +

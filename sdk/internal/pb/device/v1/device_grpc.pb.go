@@ -39,10 +39,17 @@ const (
 //
 // Errors and the header of streams are those of drover.driver.v1.
 type DeviceClient interface {
+	// Plugins says which device plugins the process serves. It does no work and always
+	// answers the same.
 	Plugins(ctx context.Context, in *PluginsRequest, opts ...grpc.CallOption) (*PluginsResponse, error)
+	// SetConfig passes the agent's configuration of a plugin, before its first
+	// Fingerprint and again whenever it changes.
 	SetConfig(ctx context.Context, in *SetConfigRequest, opts ...grpc.CallOption) (*SetConfigResponse, error)
+	// Fingerprint streams all devices: at once, and whenever something changes.
 	Fingerprint(ctx context.Context, in *FingerprintRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FingerprintResponse], error)
+	// Reserve says what a task needs to use devices of one group.
 	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
+	// Stats streams samples of all devices.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StatsResponse], error)
 }
 
@@ -132,10 +139,17 @@ type Device_StatsClient = grpc.ServerStreamingClient[StatsResponse]
 //
 // Errors and the header of streams are those of drover.driver.v1.
 type DeviceServer interface {
+	// Plugins says which device plugins the process serves. It does no work and always
+	// answers the same.
 	Plugins(context.Context, *PluginsRequest) (*PluginsResponse, error)
+	// SetConfig passes the agent's configuration of a plugin, before its first
+	// Fingerprint and again whenever it changes.
 	SetConfig(context.Context, *SetConfigRequest) (*SetConfigResponse, error)
+	// Fingerprint streams all devices: at once, and whenever something changes.
 	Fingerprint(*FingerprintRequest, grpc.ServerStreamingServer[FingerprintResponse]) error
+	// Reserve says what a task needs to use devices of one group.
 	Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error)
+	// Stats streams samples of all devices.
 	Stats(*StatsRequest, grpc.ServerStreamingServer[StatsResponse]) error
 	mustEmbedUnimplementedDeviceServer()
 }

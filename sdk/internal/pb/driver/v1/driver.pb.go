@@ -26,9 +26,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ListTasksRequest asks for the tasks of a driver.
 type ListTasksRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver        string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -70,9 +72,12 @@ func (x *ListTasksRequest) GetDriver() string {
 	return ""
 }
 
+// ListTasksResponse has the tasks of a driver.
 type ListTasksResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tasks         []*Handle              `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tasks, running or not yet destroyed. One without a state can only be
+	// destroyed.
+	Tasks         []*Handle `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -114,6 +119,7 @@ func (x *ListTasksResponse) GetTasks() []*Handle {
 	return nil
 }
 
+// DriversRequest asks for the drivers of the process.
 type DriversRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -150,9 +156,11 @@ func (*DriversRequest) Descriptor() ([]byte, []int) {
 	return file_driver_v1_driver_proto_rawDescGZIP(), []int{2}
 }
 
+// DriversResponse has the drivers of the process.
 type DriversResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Drivers       []*Info                `protobuf:"bytes,1,rep,name=drivers,proto3" json:"drivers,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The drivers, each with a name of its own.
+	Drivers       []*Info `protobuf:"bytes,1,rep,name=drivers,proto3" json:"drivers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -194,15 +202,25 @@ func (x *DriversResponse) GetDrivers() []*Info {
 	return nil
 }
 
+// Info describes a driver.
 type Info struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Name         string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Capabilities *Capabilities          `protobuf:"bytes,2,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// The schemas are the JSON form of sdk/schema.
-	ConfigSchema     []byte `protobuf:"bytes,3,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver, by which a job file names it: driver = "NAME".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What the driver supports.
+	Capabilities *Capabilities `protobuf:"bytes,2,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
+	// Schema of the agent's plugin "NAME" { config { } } block, as the JSON form of
+	// sdk/schema. Empty means a block without attributes.
+	ConfigSchema []byte `protobuf:"bytes,3,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`
+	// Schema of a task's config block, as the JSON form of sdk/schema. Empty means a
+	// block without attributes.
 	TaskConfigSchema []byte `protobuf:"bytes,4,opt,name=task_config_schema,json=taskConfigSchema,proto3" json:"task_config_schema,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The optional abilities of the driver, such as "list_tasks". A host makes the calls
+	// of an ability only if it is announced, and skips values that it does not know.
+	// Plugins of the first release announce nothing; they may have ListTasks.
+	Features      []string `protobuf:"bytes,5,rep,name=features,proto3" json:"features,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Info) Reset() {
@@ -263,21 +281,55 @@ func (x *Info) GetTaskConfigSchema() []byte {
 	return nil
 }
 
+func (x *Info) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+// Capabilities says what a driver supports. The host refuses everything else before
+// it calls the driver.
 type Capabilities struct {
-	state                protoimpl.MessageState `protogen:"open.v1"`
-	SendSignals          bool                   `protobuf:"varint,1,opt,name=send_signals,json=sendSignals,proto3" json:"send_signals,omitempty"`
-	Exec                 bool                   `protobuf:"varint,2,opt,name=exec,proto3" json:"exec,omitempty"`
-	FsIsolation          string                 `protobuf:"bytes,3,opt,name=fs_isolation,json=fsIsolation,proto3" json:"fs_isolation,omitempty"`
-	NetworkModes         []string               `protobuf:"bytes,4,rep,name=network_modes,json=networkModes,proto3" json:"network_modes,omitempty"`
-	MountConfigs         bool                   `protobuf:"varint,5,opt,name=mount_configs,json=mountConfigs,proto3" json:"mount_configs,omitempty"`
-	DisableLogCollection bool                   `protobuf:"varint,6,opt,name=disable_log_collection,json=disableLogCollection,proto3" json:"disable_log_collection,omitempty"`
-	DynamicUsers         bool                   `protobuf:"varint,7,opt,name=dynamic_users,json=dynamicUsers,proto3" json:"dynamic_users,omitempty"`
-	Ignores              []string               `protobuf:"bytes,8,rep,name=ignores,proto3" json:"ignores,omitempty"`
-	OnDemand             bool                   `protobuf:"varint,9,opt,name=on_demand,json=onDemand,proto3" json:"on_demand,omitempty"`
-	DefaultUser          string                 `protobuf:"bytes,10,opt,name=default_user,json=defaultUser,proto3" json:"default_user,omitempty"`
-	UnknownUser          bool                   `protobuf:"varint,11,opt,name=unknown_user,json=unknownUser,proto3" json:"unknown_user,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tasks can be sent signals.
+	SendSignals bool `protobuf:"varint,1,opt,name=send_signals,json=sendSignals,proto3" json:"send_signals,omitempty"`
+	// Commands can be run inside a task.
+	Exec bool `protobuf:"varint,2,opt,name=exec,proto3" json:"exec,omitempty"`
+	// What a task sees as its root file system: "none" (that of the machine; also the
+	// meaning of ""), "chroot" or "image". A host refuses a driver with a value that it
+	// does not know.
+	FsIsolation string `protobuf:"bytes,3,opt,name=fs_isolation,json=fsIsolation,proto3" json:"fs_isolation,omitempty"`
+	// The network modes of a group that the driver supports: "host", "group", "task",
+	// "none". A host skips values that it does not know.
+	NetworkModes []string `protobuf:"bytes,4,rep,name=network_modes,json=networkModes,proto3" json:"network_modes,omitempty"`
+	// The driver acts on TaskConfig.mounts.
+	MountConfigs bool `protobuf:"varint,5,opt,name=mount_configs,json=mountConfigs,proto3" json:"mount_configs,omitempty"`
+	// The driver writes no log files for its tasks.
+	DisableLogCollection bool `protobuf:"varint,6,opt,name=disable_log_collection,json=disableLogCollection,proto3" json:"disable_log_collection,omitempty"`
+	// Tasks may run as users without an entry in a password file.
+	DynamicUsers bool `protobuf:"varint,7,opt,name=dynamic_users,json=dynamicUsers,proto3" json:"dynamic_users,omitempty"`
+	// The features of a task on which the driver does not act, in the words of a job
+	// file: "user", "kill_signal", "resources.cores", "resources.memory_max",
+	// "resources.device", "network.dns". A host skips values that it does not know.
+	Ignores []string `protobuf:"bytes,8,rep,name=ignores,proto3" json:"ignores,omitempty"`
+	// The process has nothing to watch while it has no tasks, so the host may end it
+	// then.
+	OnDemand bool `protobuf:"varint,9,opt,name=on_demand,json=onDemand,proto3" json:"on_demand,omitempty"`
+	// User of tasks that name none. Empty means the agent's own.
+	DefaultUser string `protobuf:"bytes,10,opt,name=default_user,json=defaultUser,proto3" json:"default_user,omitempty"`
+	// Tasks reach their folders by path as a user that only the driver knows, so the
+	// host leaves the folders open to every user.
+	UnknownUser bool `protobuf:"varint,11,opt,name=unknown_user,json=unknownUser,proto3" json:"unknown_user,omitempty"`
+	// The cgroup that the host makes for each task, on Linux: "" for none, "bare" for one
+	// without limits, "limited" for one that enforces the task's resources. A host treats a
+	// value that it does not know as "".
+	HostCgroup string `protobuf:"bytes,12,opt,name=host_cgroup,json=hostCgroup,proto3" json:"host_cgroup,omitempty"`
+	// The options of ExecStart on which the driver acts: "user", "directory" and
+	// "environment". The host sends no other.
+	ExecOptions   []string `protobuf:"bytes,13,rep,name=exec_options,json=execOptions,proto3" json:"exec_options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Capabilities) Reset() {
@@ -387,10 +439,27 @@ func (x *Capabilities) GetUnknownUser() bool {
 	return false
 }
 
+func (x *Capabilities) GetHostCgroup() string {
+	if x != nil {
+		return x.HostCgroup
+	}
+	return ""
+}
+
+func (x *Capabilities) GetExecOptions() []string {
+	if x != nil {
+		return x.ExecOptions
+	}
+	return nil
+}
+
+// SetConfigRequest passes an agent configuration.
 type SetConfigRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	Config        []byte                 `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// A JSON object that fits config_schema, with defaults filled in.
+	Config        []byte `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -439,6 +508,7 @@ func (x *SetConfigRequest) GetConfig() []byte {
 	return nil
 }
 
+// SetConfigResponse says that the configuration is accepted.
 type SetConfigResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -475,9 +545,11 @@ func (*SetConfigResponse) Descriptor() ([]byte, []int) {
 	return file_driver_v1_driver_proto_rawDescGZIP(), []int{7}
 }
 
+// FingerprintRequest asks for what a driver finds.
 type FingerprintRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver        string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -519,11 +591,16 @@ func (x *FingerprintRequest) GetDriver() string {
 	return ""
 }
 
+// FingerprintResponse is what the driver found. It replaces the one before.
 type FingerprintResponse struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Attributes        map[string]string      `protobuf:"bytes,1,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Health            string                 `protobuf:"bytes,2,opt,name=health,proto3" json:"health,omitempty"`
-	HealthDescription string                 `protobuf:"bytes,3,opt,name=health_description,json=healthDescription,proto3" json:"health_description,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Attributes of the node by their full names, such as "driver.raw_exec": "1".
+	Attributes map[string]string `protobuf:"bytes,1,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// "healthy", "unhealthy", or "undetected" if what the driver needs is not on the
+	// machine. A host treats a value that it does not know as "unhealthy".
+	Health string `protobuf:"bytes,2,opt,name=health,proto3" json:"health,omitempty"`
+	// Why the driver is not healthy, for a person.
+	HealthDescription string `protobuf:"bytes,3,opt,name=health_description,json=healthDescription,proto3" json:"health_description,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -579,10 +656,13 @@ func (x *FingerprintResponse) GetHealthDescription() string {
 	return ""
 }
 
+// StartTaskRequest asks for the start of a task.
 type StartTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	Task          *TaskConfig            `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// The task to start.
+	Task          *TaskConfig `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -631,10 +711,13 @@ func (x *StartTaskRequest) GetTask() *TaskConfig {
 	return nil
 }
 
+// StartTaskResponse says that the task runs.
 type StartTaskResponse struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Handle          *Handle                `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	NetworkOverride *NetworkOverride       `protobuf:"bytes,2,opt,name=network_override,json=networkOverride,proto3" json:"network_override,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By which a later process finds the task. It is required.
+	Handle *Handle `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
+	// Address of the task if the driver made its network; absent otherwise.
+	NetworkOverride *NetworkOverride `protobuf:"bytes,2,opt,name=network_override,json=networkOverride,proto3" json:"network_override,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -683,10 +766,13 @@ func (x *StartTaskResponse) GetNetworkOverride() *NetworkOverride {
 	return nil
 }
 
+// RecoverTaskRequest asks to take over a task.
 type RecoverTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	Handle        *Handle                `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// The handle that StartTask returned.
+	Handle        *Handle `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -735,6 +821,7 @@ func (x *RecoverTaskRequest) GetHandle() *Handle {
 	return nil
 }
 
+// RecoverTaskResponse says that the task is known again, running or ended.
 type RecoverTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -771,10 +858,13 @@ func (*RecoverTaskResponse) Descriptor() ([]byte, []int) {
 	return file_driver_v1_driver_proto_rawDescGZIP(), []int{13}
 }
 
+// WaitTaskRequest asks for the end of a task.
 type WaitTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -823,9 +913,11 @@ func (x *WaitTaskRequest) GetTaskId() string {
 	return ""
 }
 
+// WaitTaskResponse says how the task ended.
 type WaitTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Result        *ExitResult            `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How the task ended.
+	Result        *ExitResult `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -867,12 +959,18 @@ func (x *WaitTaskResponse) GetResult() *ExitResult {
 	return nil
 }
 
+// StopTaskRequest asks for the end of a task.
 type StopTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	Timeout       *durationpb.Duration   `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	Signal        string                 `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Time that the task has after the signal before it is killed.
+	Timeout *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Name of the signal that is sent first, such as "SIGINT". Empty means the driver's
+	// default.
+	Signal        string `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -935,6 +1033,7 @@ func (x *StopTaskRequest) GetSignal() string {
 	return ""
 }
 
+// StopTaskResponse says that the task and all its processes have ended.
 type StopTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -971,11 +1070,21 @@ func (*StopTaskResponse) Descriptor() ([]byte, []int) {
 	return file_driver_v1_driver_proto_rawDescGZIP(), []int{17}
 }
 
+// DestroyTaskRequest asks to forget a task.
 type DestroyTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Kill the task first if it still runs.
+	Force bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	// alloc_dir of the task's TaskConfig. By it and task_dir a process that does not know
+	// the task finds what an earlier process began before it was killed. Both are empty if
+	// the host does not know them, or does not send them yet.
+	AllocDir string `protobuf:"bytes,4,opt,name=alloc_dir,json=allocDir,proto3" json:"alloc_dir,omitempty"`
+	// task_dir of the task's TaskConfig.
+	TaskDir       string `protobuf:"bytes,5,opt,name=task_dir,json=taskDir,proto3" json:"task_dir,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1031,6 +1140,21 @@ func (x *DestroyTaskRequest) GetForce() bool {
 	return false
 }
 
+func (x *DestroyTaskRequest) GetAllocDir() string {
+	if x != nil {
+		return x.AllocDir
+	}
+	return ""
+}
+
+func (x *DestroyTaskRequest) GetTaskDir() string {
+	if x != nil {
+		return x.TaskDir
+	}
+	return ""
+}
+
+// DestroyTaskResponse says that nothing of the task is left except its log files.
 type DestroyTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1067,10 +1191,13 @@ func (*DestroyTaskResponse) Descriptor() ([]byte, []int) {
 	return file_driver_v1_driver_proto_rawDescGZIP(), []int{19}
 }
 
+// InspectTaskRequest asks how a task is.
 type InspectTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,9 +1246,11 @@ func (x *InspectTaskRequest) GetTaskId() string {
 	return ""
 }
 
+// InspectTaskResponse says how a task is.
 type InspectTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *TaskStatus            `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task's status. It is required.
+	Status        *TaskStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1163,10 +1292,13 @@ func (x *InspectTaskResponse) GetStatus() *TaskStatus {
 	return nil
 }
 
+// TaskStatsRequest asks for samples of all running tasks.
 type TaskStatsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	Interval      *durationpb.Duration   `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Time between samples, above zero.
+	Interval      *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1215,9 +1347,11 @@ func (x *TaskStatsRequest) GetInterval() *durationpb.Duration {
 	return nil
 }
 
+// TaskStatsResponse is one sample of every running task.
 type TaskStatsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stats         []*TaskStats           `protobuf:"bytes,1,rep,name=stats,proto3" json:"stats,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The samples, one per task.
+	Stats         []*TaskStats `protobuf:"bytes,1,rep,name=stats,proto3" json:"stats,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1259,11 +1393,15 @@ func (x *TaskStatsResponse) GetStats() []*TaskStats {
 	return nil
 }
 
+// SignalTaskRequest asks to send a signal.
 type SignalTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	Signal        string                 `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Name of the signal, such as "SIGHUP".
+	Signal        string `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1319,6 +1457,7 @@ func (x *SignalTaskRequest) GetSignal() string {
 	return ""
 }
 
+// SignalTaskResponse says that the signal was sent.
 type SignalTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1355,9 +1494,13 @@ func (*SignalTaskResponse) Descriptor() ([]byte, []int) {
 	return file_driver_v1_driver_proto_rawDescGZIP(), []int{25}
 }
 
-// The first request is start; it is sent once. Then input and resize follow.
+// ExecTaskRequest is one message of the caller. The first is start, which is sent
+// once; then input and sizes follow. A plugin skips a message of a kind that it does
+// not know.
 type ExecTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the message is.
+	//
 	// Types that are valid to be assigned to Message:
 	//
 	//	*ExecTaskRequest_Start
@@ -1447,18 +1590,22 @@ type isExecTaskRequest_Message interface {
 }
 
 type ExecTaskRequest_Start struct {
+	// The command to run.
 	Start *ExecStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
 }
 
 type ExecTaskRequest_Stdin struct {
+	// Input for the command.
 	Stdin []byte `protobuf:"bytes,2,opt,name=stdin,proto3,oneof"`
 }
 
 type ExecTaskRequest_StdinClosed struct {
+	// There is no more input.
 	StdinClosed bool `protobuf:"varint,3,opt,name=stdin_closed,json=stdinClosed,proto3,oneof"`
 }
 
 type ExecTaskRequest_Resize struct {
+	// The terminal has another size.
 	Resize *TerminalSize `protobuf:"bytes,4,opt,name=resize,proto3,oneof"`
 }
 
@@ -1470,13 +1617,26 @@ func (*ExecTaskRequest_StdinClosed) isExecTaskRequest_Message() {}
 
 func (*ExecTaskRequest_Resize) isExecTaskRequest_Message() {}
 
+// ExecStart says what to run.
 type ExecStart struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
-	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	Command       []string               `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
-	Tty           bool                   `protobuf:"varint,4,opt,name=tty,proto3" json:"tty,omitempty"`
-	Size          *TerminalSize          `protobuf:"bytes,5,opt,name=size,proto3" json:"size,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The program and its arguments. The program is looked up as the task's own is.
+	Command []string `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
+	// Give the command a terminal. All its output is then stdout.
+	Tty bool `protobuf:"varint,4,opt,name=tty,proto3" json:"tty,omitempty"`
+	// Size of the terminal at first; absent if it is not known.
+	Size *TerminalSize `protobuf:"bytes,5,opt,name=size,proto3" json:"size,omitempty"`
+	// User of the command, by name or id as the task knows it. Empty means the task's.
+	User string `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
+	// Directory of the command: an absolute path, as the task sees it. Empty means the
+	// task's.
+	Directory string `protobuf:"bytes,7,opt,name=directory,proto3" json:"directory,omitempty"`
+	// Variables that are added to the environment of the task.
+	Env           map[string]string `protobuf:"bytes,8,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1546,10 +1706,34 @@ func (x *ExecStart) GetSize() *TerminalSize {
 	return nil
 }
 
+func (x *ExecStart) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ExecStart) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+func (x *ExecStart) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+// TerminalSize is the size of a terminal.
 type TerminalSize struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Height        int32                  `protobuf:"varint,1,opt,name=height,proto3" json:"height,omitempty"`
-	Width         int32                  `protobuf:"varint,2,opt,name=width,proto3" json:"width,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Height in characters.
+	Height int32 `protobuf:"varint,1,opt,name=height,proto3" json:"height,omitempty"`
+	// Width in characters.
+	Width         int32 `protobuf:"varint,2,opt,name=width,proto3" json:"width,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1598,9 +1782,12 @@ func (x *TerminalSize) GetWidth() int32 {
 	return 0
 }
 
-// The last response is result.
+// ExecTaskResponse is one message of the driver. The last is result. A host skips a
+// message of a kind that it does not know.
 type ExecTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the message is.
+	//
 	// Types that are valid to be assigned to Message:
 	//
 	//	*ExecTaskResponse_Stdout
@@ -1680,14 +1867,17 @@ type isExecTaskResponse_Message interface {
 }
 
 type ExecTaskResponse_Stdout struct {
+	// Output of the command.
 	Stdout []byte `protobuf:"bytes,1,opt,name=stdout,proto3,oneof"`
 }
 
 type ExecTaskResponse_Stderr struct {
+	// Output of the command on stderr.
 	Stderr []byte `protobuf:"bytes,2,opt,name=stderr,proto3,oneof"`
 }
 
 type ExecTaskResponse_Result struct {
+	// How the command ended.
 	Result *ExitResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
 }
 
@@ -1697,9 +1887,11 @@ func (*ExecTaskResponse_Stderr) isExecTaskResponse_Message() {}
 
 func (*ExecTaskResponse_Result) isExecTaskResponse_Message() {}
 
+// TaskEventsRequest asks for events of tasks.
 type TaskEventsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Driver        string                 `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver        string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1741,12 +1933,17 @@ func (x *TaskEventsRequest) GetDriver() string {
 	return ""
 }
 
+// TaskEventsResponse is one event of a task.
 type TaskEventsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	Annotations   map[string]string      `protobuf:"bytes,4,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// When it happened.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// What happened, for the task's user.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Details by name, for the task's user.
+	Annotations   map[string]string `protobuf:"bytes,4,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1809,35 +2006,71 @@ func (x *TaskEventsResponse) GetAnnotations() map[string]string {
 	return nil
 }
 
+// TaskConfig is everything that a driver needs to start one task. Paths are absolute
+// paths on the machine; interpolation is complete.
 type TaskConfig struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	JobId         string                 `protobuf:"bytes,4,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	JobName       string                 `protobuf:"bytes,5,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`
-	TaskGroup     string                 `protobuf:"bytes,6,opt,name=task_group,json=taskGroup,proto3" json:"task_group,omitempty"`
-	AllocId       string                 `protobuf:"bytes,7,opt,name=alloc_id,json=allocId,proto3" json:"alloc_id,omitempty"`
-	AllocName     string                 `protobuf:"bytes,8,opt,name=alloc_name,json=allocName,proto3" json:"alloc_name,omitempty"`
-	NodeId        string                 `protobuf:"bytes,9,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	NodeName      string                 `protobuf:"bytes,10,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
-	DriverConfig  []byte                 `protobuf:"bytes,11,opt,name=driver_config,json=driverConfig,proto3" json:"driver_config,omitempty"`
-	Env           map[string]string      `protobuf:"bytes,12,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	User          string                 `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
-	Resources     *Resources             `protobuf:"bytes,14,opt,name=resources,proto3" json:"resources,omitempty"`
-	Mounts        []*Mount               `protobuf:"bytes,15,rep,name=mounts,proto3" json:"mounts,omitempty"`
-	Devices       []*Device              `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
-	Ports         []*Port                `protobuf:"bytes,17,rep,name=ports,proto3" json:"ports,omitempty"`
-	Network       *NetworkIsolation      `protobuf:"bytes,18,opt,name=network,proto3" json:"network,omitempty"`
-	Dns           *DNSConfig             `protobuf:"bytes,19,opt,name=dns,proto3" json:"dns,omitempty"`
-	AllocDir      string                 `protobuf:"bytes,20,opt,name=alloc_dir,json=allocDir,proto3" json:"alloc_dir,omitempty"`
-	TaskDir       string                 `protobuf:"bytes,21,opt,name=task_dir,json=taskDir,proto3" json:"task_dir,omitempty"`
-	Logs          *LogConfig             `protobuf:"bytes,22,opt,name=logs,proto3" json:"logs,omitempty"`
-	KillSignal    string                 `protobuf:"bytes,23,opt,name=kill_signal,json=killSignal,proto3" json:"kill_signal,omitempty"`
-	KillTimeout   *durationpb.Duration   `protobuf:"bytes,24,opt,name=kill_timeout,json=killTimeout,proto3" json:"kill_timeout,omitempty"`
-	CdiDevices    []string               `protobuf:"bytes,25,rep,name=cdi_devices,json=cdiDevices,proto3" json:"cdi_devices,omitempty"` // as "vendor.com/class=name"
-	DeviceEnv     map[string]string      `protobuf:"bytes,26,rep,name=device_env,json=deviceEnv,proto3" json:"device_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	DynamicUid    uint32                 `protobuf:"varint,27,opt,name=dynamic_uid,json=dynamicUid,proto3" json:"dynamic_uid,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of this run of the task on this node. It is never used again, and drivers must
+	// not parse it.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Name of the task in its group.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Namespace of the job.
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Id of the job.
+	JobId string `protobuf:"bytes,4,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// Name of the job.
+	JobName string `protobuf:"bytes,5,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`
+	// Name of the task's group.
+	TaskGroup string `protobuf:"bytes,6,opt,name=task_group,json=taskGroup,proto3" json:"task_group,omitempty"`
+	// Id of the alloc.
+	AllocId string `protobuf:"bytes,7,opt,name=alloc_id,json=allocId,proto3" json:"alloc_id,omitempty"`
+	// Name of the alloc, such as "job.group[0]".
+	AllocName string `protobuf:"bytes,8,opt,name=alloc_name,json=allocName,proto3" json:"alloc_name,omitempty"`
+	// Id of the node.
+	NodeId string `protobuf:"bytes,9,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Name of the node.
+	NodeName string `protobuf:"bytes,10,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
+	// The task's config block: a JSON object that fits task_config_schema, with
+	// defaults filled in.
+	DriverConfig []byte `protobuf:"bytes,11,opt,name=driver_config,json=driverConfig,proto3" json:"driver_config,omitempty"`
+	// The environment of the task, by name.
+	Env map[string]string `protobuf:"bytes,12,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// User to run as. Empty means the driver's default.
+	User string `protobuf:"bytes,13,opt,name=user,proto3" json:"user,omitempty"`
+	// The resources of the task.
+	Resources *Resources `protobuf:"bytes,14,opt,name=resources,proto3" json:"resources,omitempty"`
+	// Paths of the machine to mount into the task.
+	Mounts []*Mount `protobuf:"bytes,15,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	// Device files to make inside the task.
+	Devices []*Device `protobuf:"bytes,16,rep,name=devices,proto3" json:"devices,omitempty"`
+	// All ports of the group, for drivers that map them.
+	Ports []*Port `protobuf:"bytes,17,rep,name=ports,proto3" json:"ports,omitempty"`
+	// The network namespace that the task joins; absent if it uses the machine's.
+	Network *NetworkIsolation `protobuf:"bytes,18,opt,name=network,proto3" json:"network,omitempty"`
+	// Configuration of the resolver; absent if it is the machine's.
+	Dns *DNSConfig `protobuf:"bytes,19,opt,name=dns,proto3" json:"dns,omitempty"`
+	// The alloc's directory. The folder "alloc" in it is shared by the tasks.
+	AllocDir string `protobuf:"bytes,20,opt,name=alloc_dir,json=allocDir,proto3" json:"alloc_dir,omitempty"`
+	// The task's directory in alloc_dir.
+	TaskDir string `protobuf:"bytes,21,opt,name=task_dir,json=taskDir,proto3" json:"task_dir,omitempty"`
+	// Where the output goes.
+	Logs *LogConfig `protobuf:"bytes,22,opt,name=logs,proto3" json:"logs,omitempty"`
+	// The job's kill_signal, such as "SIGINT". StopTask has it again.
+	KillSignal string `protobuf:"bytes,23,opt,name=kill_signal,json=killSignal,proto3" json:"kill_signal,omitempty"`
+	// The job's kill_timeout. StopTask has it again.
+	KillTimeout *durationpb.Duration `protobuf:"bytes,24,opt,name=kill_timeout,json=killTimeout,proto3" json:"kill_timeout,omitempty"`
+	// The task's devices as names of the Container Device Interface, such as
+	// "vendor.com/class=name".
+	CdiDevices []string `protobuf:"bytes,25,rep,name=cdi_devices,json=cdiDevices,proto3" json:"cdi_devices,omitempty"`
+	// The part of env that device plugins set, by name.
+	DeviceEnv map[string]string `protobuf:"bytes,26,rep,name=device_env,json=deviceEnv,proto3" json:"device_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Id of the user and of the group to run as, which the node gave to the alloc; user
+	// is then empty. 0 means none.
+	DynamicUid uint32 `protobuf:"varint,27,opt,name=dynamic_uid,json=dynamicUid,proto3" json:"dynamic_uid,omitempty"`
+	// The cgroup that the host has made for this run of the task. Absent if the driver
+	// wants none, if the machine cannot have one, and from hosts that make none.
+	Cgroup        *Cgroup `protobuf:"bytes,28,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2061,20 +2294,92 @@ func (x *TaskConfig) GetDynamicUid() uint32 {
 	return 0
 }
 
+func (x *TaskConfig) GetCgroup() *Cgroup {
+	if x != nil {
+		return x.Cgroup
+	}
+	return nil
+}
+
+// Cgroup is a cgroup that a task's processes must enter before anything of the task
+// runs. The host kills what is left in it, and removes it, when the task is destroyed.
+type Cgroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of the machine's cgroups: the number 1 or 2.
+	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Absolute directories by controller ("cpu", "cpuset", "freezer", "memory" on version 1;
+	// also "io" and "pids" on version 2). On version 1 each controller has a directory of
+	// its own, and that of cpuset may be shared with other tasks. On version 2 all are the
+	// same one.
+	Dirs          map[string]string `protobuf:"bytes,2,rep,name=dirs,proto3" json:"dirs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cgroup) Reset() {
+	*x = Cgroup{}
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cgroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cgroup) ProtoMessage() {}
+
+func (x *Cgroup) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
+func (*Cgroup) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Cgroup) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Cgroup) GetDirs() map[string]string {
+	if x != nil {
+		return x.Dirs
+	}
+	return nil
+}
+
+// Resources are what the scheduler assigned to a task.
 type Resources struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	CpuMhz        int64                  `protobuf:"varint,1,opt,name=cpu_mhz,json=cpuMhz,proto3" json:"cpu_mhz,omitempty"`
-	CpuPercent    float64                `protobuf:"fixed64,2,opt,name=cpu_percent,json=cpuPercent,proto3" json:"cpu_percent,omitempty"`
-	Cores         []int32                `protobuf:"varint,3,rep,packed,name=cores,proto3" json:"cores,omitempty"`
-	MemoryMb      int64                  `protobuf:"varint,4,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
-	MemoryMaxMb   int64                  `protobuf:"varint,5,opt,name=memory_max_mb,json=memoryMaxMb,proto3" json:"memory_max_mb,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Share of the processors, in MHz.
+	CpuMhz int64 `protobuf:"varint,1,opt,name=cpu_mhz,json=cpuMhz,proto3" json:"cpu_mhz,omitempty"`
+	// The same in percent of the whole node.
+	CpuPercent float64 `protobuf:"fixed64,2,opt,name=cpu_percent,json=cpuPercent,proto3" json:"cpu_percent,omitempty"`
+	// Numbers of the cores that are reserved for this task alone.
+	Cores []int32 `protobuf:"varint,3,rep,packed,name=cores,proto3" json:"cores,omitempty"`
+	// Memory in MiB.
+	MemoryMb int64 `protobuf:"varint,4,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
+	// Memory that the task may use while the node has it, in MiB. 0 means memory_mb.
+	MemoryMaxMb   int64 `protobuf:"varint,5,opt,name=memory_max_mb,json=memoryMaxMb,proto3" json:"memory_max_mb,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2391,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2404,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Resources) GetCpuMhz() int64 {
@@ -2137,20 +2442,26 @@ func (x *Resources) GetMemoryMaxMb() int64 {
 	return 0
 }
 
+// Mount is a path of the machine to mount into the task.
 type Mount struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	HostPath        string                 `protobuf:"bytes,1,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
-	TaskPath        string                 `protobuf:"bytes,2,opt,name=task_path,json=taskPath,proto3" json:"task_path,omitempty"`
-	ReadOnly        bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	PropagationMode string                 `protobuf:"bytes,4,opt,name=propagation_mode,json=propagationMode,proto3" json:"propagation_mode,omitempty"`
-	SelinuxLabel    string                 `protobuf:"bytes,5,opt,name=selinux_label,json=selinuxLabel,proto3" json:"selinux_label,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path on the machine.
+	HostPath string `protobuf:"bytes,1,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
+	// Path inside the task.
+	TaskPath string `protobuf:"bytes,2,opt,name=task_path,json=taskPath,proto3" json:"task_path,omitempty"`
+	// The task may not write to it.
+	ReadOnly bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// "private", "host-to-task" or "bidirectional"; empty means "private".
+	PropagationMode string `protobuf:"bytes,4,opt,name=propagation_mode,json=propagationMode,proto3" json:"propagation_mode,omitempty"`
+	// Label of SELinux to set; empty sets none.
+	SelinuxLabel  string `protobuf:"bytes,5,opt,name=selinux_label,json=selinuxLabel,proto3" json:"selinux_label,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2473,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2486,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Mount) GetHostPath() string {
@@ -2213,18 +2524,22 @@ func (x *Mount) GetSelinuxLabel() string {
 	return ""
 }
 
+// Device is a device file to make inside the task.
 type Device struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	HostPath      string                 `protobuf:"bytes,1,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
-	TaskPath      string                 `protobuf:"bytes,2,opt,name=task_path,json=taskPath,proto3" json:"task_path,omitempty"`
-	Permissions   string                 `protobuf:"bytes,3,opt,name=permissions,proto3" json:"permissions,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path on the machine.
+	HostPath string `protobuf:"bytes,1,opt,name=host_path,json=hostPath,proto3" json:"host_path,omitempty"`
+	// Path inside the task.
+	TaskPath string `protobuf:"bytes,2,opt,name=task_path,json=taskPath,proto3" json:"task_path,omitempty"`
+	// What the task may do: a combination of "r", "w" and "m" (make nodes).
+	Permissions   string `protobuf:"bytes,3,opt,name=permissions,proto3" json:"permissions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2551,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2564,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Device) GetHostPath() string {
@@ -2273,19 +2588,24 @@ func (x *Device) GetPermissions() string {
 	return ""
 }
 
+// Port is one port of the group.
 type Port struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Label         string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
-	Value         int32                  `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"`
-	To            int32                  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
-	HostIp        string                 `protobuf:"bytes,4,opt,name=host_ip,json=hostIp,proto3" json:"host_ip,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The port's name in the job file.
+	Label string `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	// Number of the port on the machine.
+	Value int32 `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"`
+	// Number of the port inside the task. 0 means the same number.
+	To int32 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	// Address of the machine at which the port is.
+	HostIp        string `protobuf:"bytes,4,opt,name=host_ip,json=hostIp,proto3" json:"host_ip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2617,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2630,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Port) GetLabel() string {
@@ -2341,19 +2661,24 @@ func (x *Port) GetHostIp() string {
 	return ""
 }
 
+// NetworkIsolation is the network namespace that a task joins.
 type NetworkIsolation struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Hostname      string                 `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Mode of the group's network: a value of network_modes.
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Path of the namespace, such as "/run/netns/ID".
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Labels by which the creator of the network finds it.
+	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Name of the host that the task sees; empty means the machine's.
+	Hostname      string `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NetworkIsolation) Reset() {
 	*x = NetworkIsolation{}
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2690,7 @@ func (x *NetworkIsolation) String() string {
 func (*NetworkIsolation) ProtoMessage() {}
 
 func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2703,7 @@ func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkIsolation.ProtoReflect.Descriptor instead.
 func (*NetworkIsolation) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NetworkIsolation) GetMode() string {
@@ -2409,18 +2734,22 @@ func (x *NetworkIsolation) GetHostname() string {
 	return ""
 }
 
+// DNSConfig is the configuration of a task's resolver.
 type DNSConfig struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Servers       []string               `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
-	Searches      []string               `protobuf:"bytes,2,rep,name=searches,proto3" json:"searches,omitempty"`
-	Options       []string               `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Addresses of the servers.
+	Servers []string `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"`
+	// Domains in which names are searched.
+	Searches []string `protobuf:"bytes,2,rep,name=searches,proto3" json:"searches,omitempty"`
+	// Options of the resolver, such as "ndots:2".
+	Options       []string `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DNSConfig) Reset() {
 	*x = DNSConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2761,7 @@ func (x *DNSConfig) String() string {
 func (*DNSConfig) ProtoMessage() {}
 
 func (x *DNSConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2774,7 @@ func (x *DNSConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DNSConfig.ProtoReflect.Descriptor instead.
 func (*DNSConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DNSConfig) GetServers() []string {
@@ -2469,20 +2798,26 @@ func (x *DNSConfig) GetOptions() []string {
 	return nil
 }
 
+// LogConfig says where a task's output goes: to the files PATH.0, PATH.1 and so on.
 type LogConfig struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	StdoutPath    string                 `protobuf:"bytes,1,opt,name=stdout_path,json=stdoutPath,proto3" json:"stdout_path,omitempty"`
-	StderrPath    string                 `protobuf:"bytes,2,opt,name=stderr_path,json=stderrPath,proto3" json:"stderr_path,omitempty"`
-	MaxFiles      int32                  `protobuf:"varint,3,opt,name=max_files,json=maxFiles,proto3" json:"max_files,omitempty"`
-	MaxFileSizeMb int32                  `protobuf:"varint,4,opt,name=max_file_size_mb,json=maxFileSizeMb,proto3" json:"max_file_size_mb,omitempty"`
-	Disabled      bool                   `protobuf:"varint,5,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PATH of stdout.
+	StdoutPath string `protobuf:"bytes,1,opt,name=stdout_path,json=stdoutPath,proto3" json:"stdout_path,omitempty"`
+	// PATH of stderr.
+	StderrPath string `protobuf:"bytes,2,opt,name=stderr_path,json=stderrPath,proto3" json:"stderr_path,omitempty"`
+	// Number of files that are kept per stream.
+	MaxFiles int32 `protobuf:"varint,3,opt,name=max_files,json=maxFiles,proto3" json:"max_files,omitempty"`
+	// Size in MiB at which the next file begins.
+	MaxFileSizeMb int32 `protobuf:"varint,4,opt,name=max_file_size_mb,json=maxFileSizeMb,proto3" json:"max_file_size_mb,omitempty"`
+	// The output is dropped, and no file is written.
+	Disabled      bool `protobuf:"varint,5,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LogConfig) Reset() {
 	*x = LogConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2829,7 @@ func (x *LogConfig) String() string {
 func (*LogConfig) ProtoMessage() {}
 
 func (x *LogConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2842,7 @@ func (x *LogConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogConfig.ProtoReflect.Descriptor instead.
 func (*LogConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LogConfig) GetStdoutPath() string {
@@ -2545,18 +2880,23 @@ func (x *LogConfig) GetDisabled() bool {
 	return false
 }
 
+// Handle is by what a process finds a task that an earlier one started.
 type Handle struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	Version       int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	State         []byte                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The driver's version of the format of state, a number from 0 on. A driver reads
+	// its older versions.
+	Version int32 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// What the driver needs. The host does not read it.
+	State         []byte `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2908,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2921,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Handle) GetTaskId() string {
@@ -2605,18 +2945,22 @@ func (x *Handle) GetState() []byte {
 	return nil
 }
 
+// NetworkOverride is the address of a task whose network the driver made.
 type NetworkOverride struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ip            string                 `protobuf:"bytes,1,opt,name=ip,proto3" json:"ip,omitempty"`
-	PortMap       map[string]int32       `protobuf:"bytes,2,rep,name=port_map,json=portMap,proto3" json:"port_map,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	AutoAdvertise bool                   `protobuf:"varint,3,opt,name=auto_advertise,json=autoAdvertise,proto3" json:"auto_advertise,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Address of the task.
+	Ip string `protobuf:"bytes,1,opt,name=ip,proto3" json:"ip,omitempty"`
+	// Numbers of ports inside the task, by label.
+	PortMap map[string]int32 `protobuf:"bytes,2,rep,name=port_map,json=portMap,proto3" json:"port_map,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Services use this address unless they name another.
+	AutoAdvertise bool `protobuf:"varint,3,opt,name=auto_advertise,json=autoAdvertise,proto3" json:"auto_advertise,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NetworkOverride) Reset() {
 	*x = NetworkOverride{}
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2972,7 @@ func (x *NetworkOverride) String() string {
 func (*NetworkOverride) ProtoMessage() {}
 
 func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2985,7 @@ func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkOverride.ProtoReflect.Descriptor instead.
 func (*NetworkOverride) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NetworkOverride) GetIp() string {
@@ -2665,19 +3009,25 @@ func (x *NetworkOverride) GetAutoAdvertise() bool {
 	return false
 }
 
+// ExitResult says how a task or a command ended.
 type ExitResult struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExitCode      int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
-	OomKilled     bool                   `protobuf:"varint,3,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
-	Err           string                 `protobuf:"bytes,4,opt,name=err,proto3" json:"err,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exit code: a number from 0 to 255. 128 plus the number of the signal, if a signal
+	// ended it.
+	ExitCode int32 `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// Number of the signal that ended it; 0 if none did.
+	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	// The kernel ended it because it used too much memory.
+	OomKilled bool `protobuf:"varint,3,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
+	// Why the numbers do not say how it ended. It then counts as failed.
+	Err           string `protobuf:"bytes,4,opt,name=err,proto3" json:"err,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExitResult) Reset() {
 	*x = ExitResult{}
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +3039,7 @@ func (x *ExitResult) String() string {
 func (*ExitResult) ProtoMessage() {}
 
 func (x *ExitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +3052,7 @@ func (x *ExitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitResult.ProtoReflect.Descriptor instead.
 func (*ExitResult) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExitResult) GetExitCode() int32 {
@@ -2733,21 +3083,29 @@ func (x *ExitResult) GetErr() string {
 	return ""
 }
 
+// TaskStatus is the status of a task.
 type TaskStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	ExitedAt      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=exited_at,json=exitedAt,proto3" json:"exited_at,omitempty"`
-	Exit          *ExitResult            `protobuf:"bytes,5,opt,name=exit,proto3" json:"exit,omitempty"`
-	Attributes    map[string]string      `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the task.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// "running", "exited" or "unknown". A host treats a value that it does not know as
+	// "unknown".
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// When it started.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// When it ended; absent while it runs.
+	ExitedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=exited_at,json=exitedAt,proto3" json:"exited_at,omitempty"`
+	// How it ended; absent while it runs.
+	Exit *ExitResult `protobuf:"bytes,5,opt,name=exit,proto3" json:"exit,omitempty"`
+	// Information for the user, such as the pid or the id of the container.
+	Attributes    map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskStatus) Reset() {
 	*x = TaskStatus{}
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +3117,7 @@ func (x *TaskStatus) String() string {
 func (*TaskStatus) ProtoMessage() {}
 
 func (x *TaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +3130,7 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
 func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TaskStatus) GetId() string {
@@ -2817,19 +3175,130 @@ func (x *TaskStatus) GetAttributes() map[string]string {
 	return nil
 }
 
+// ProcessStatsRequest asks for the usage of the processes of a task.
+type ProcessStatsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessStatsRequest) Reset() {
+	*x = ProcessStatsRequest{}
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessStatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessStatsRequest) ProtoMessage() {}
+
+func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessStatsRequest.ProtoReflect.Descriptor instead.
+func (*ProcessStatsRequest) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ProcessStatsRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *ProcessStatsRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// ProcessStatsResponse has one sample of each process.
+type ProcessStatsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Usage by process id, as the machine numbers processes. Empty if the task has ended.
+	Processes     map[string]*Usage `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessStatsResponse) Reset() {
+	*x = ProcessStatsResponse{}
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessStatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessStatsResponse) ProtoMessage() {}
+
+func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessStatsResponse.ProtoReflect.Descriptor instead.
+func (*ProcessStatsResponse) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ProcessStatsResponse) GetProcesses() map[string]*Usage {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+// TaskStats is one sample of one task.
 type TaskStats struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	Total         *Usage                 `protobuf:"bytes,3,opt,name=total,proto3" json:"total,omitempty"`
-	Pids          map[string]*Usage      `protobuf:"bytes,4,rep,name=pids,proto3" json:"pids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// When it was measured.
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// Usage of all processes of the task.
+	Total *Usage `protobuf:"bytes,3,opt,name=total,proto3" json:"total,omitempty"`
+	// Usage of single processes, by process id, if the driver can tell them apart.
+	Pids map[string]*Usage `protobuf:"bytes,4,rep,name=pids,proto3" json:"pids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Input and output on storage; absent if it is not measured.
+	Io *IOStats `protobuf:"bytes,5,opt,name=io,proto3" json:"io,omitempty"`
+	// Number of processes of the task, or of threads if the driver's runtime counts only
+	// those. 0 means that it is not measured.
+	Processes     uint64 `protobuf:"varint,6,opt,name=processes,proto3" json:"processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +3310,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +3323,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TaskStats) GetTaskId() string {
@@ -2885,17 +3354,117 @@ func (x *TaskStats) GetPids() map[string]*Usage {
 	return nil
 }
 
+func (x *TaskStats) GetIo() *IOStats {
+	if x != nil {
+		return x.Io
+	}
+	return nil
+}
+
+func (x *TaskStats) GetProcesses() uint64 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+// IOStats is the input and output of a task on storage since it started.
+type IOStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes that were read.
+	ReadBytes uint64 `protobuf:"varint,1,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	// Bytes that were written.
+	WrittenBytes uint64 `protobuf:"varint,2,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	// Number of read operations.
+	Reads uint64 `protobuf:"varint,3,opt,name=reads,proto3" json:"reads,omitempty"`
+	// Number of write operations.
+	Writes uint64 `protobuf:"varint,4,opt,name=writes,proto3" json:"writes,omitempty"`
+	// The names of the values that are measured: "Read Bytes", "Written Bytes", "Reads"
+	// and "Writes". The others are 0.
+	Measured      []string `protobuf:"bytes,5,rep,name=measured,proto3" json:"measured,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IOStats) Reset() {
+	*x = IOStats{}
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IOStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IOStats) ProtoMessage() {}
+
+func (x *IOStats) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IOStats.ProtoReflect.Descriptor instead.
+func (*IOStats) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *IOStats) GetReadBytes() uint64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *IOStats) GetWrittenBytes() uint64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+func (x *IOStats) GetReads() uint64 {
+	if x != nil {
+		return x.Reads
+	}
+	return 0
+}
+
+func (x *IOStats) GetWrites() uint64 {
+	if x != nil {
+		return x.Writes
+	}
+	return 0
+}
+
+func (x *IOStats) GetMeasured() []string {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+// Usage is what something uses of the machine.
 type Usage struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cpu           *CPUStats              `protobuf:"bytes,1,opt,name=cpu,proto3" json:"cpu,omitempty"`
-	Memory        *MemoryStats           `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Usage of the processors.
+	Cpu *CPUStats `protobuf:"bytes,1,opt,name=cpu,proto3" json:"cpu,omitempty"`
+	// Usage of memory.
+	Memory        *MemoryStats `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3476,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3489,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Usage) GetCpu() *CPUStats {
@@ -2937,22 +3506,31 @@ func (x *Usage) GetMemory() *MemoryStats {
 	return nil
 }
 
+// CPUStats is the usage of the processors since the sample before.
 type CPUStats struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Percent          float64                `protobuf:"fixed64,1,opt,name=percent,proto3" json:"percent,omitempty"`
-	SystemMode       float64                `protobuf:"fixed64,2,opt,name=system_mode,json=systemMode,proto3" json:"system_mode,omitempty"`
-	UserMode         float64                `protobuf:"fixed64,3,opt,name=user_mode,json=userMode,proto3" json:"user_mode,omitempty"`
-	TotalTicks       float64                `protobuf:"fixed64,4,opt,name=total_ticks,json=totalTicks,proto3" json:"total_ticks,omitempty"`
-	ThrottledPeriods uint64                 `protobuf:"varint,5,opt,name=throttled_periods,json=throttledPeriods,proto3" json:"throttled_periods,omitempty"`
-	ThrottledTime    uint64                 `protobuf:"varint,6,opt,name=throttled_time,json=throttledTime,proto3" json:"throttled_time,omitempty"`
-	Measured         []string               `protobuf:"bytes,7,rep,name=measured,proto3" json:"measured,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Percent of one core, so 200 means two cores.
+	Percent float64 `protobuf:"fixed64,1,opt,name=percent,proto3" json:"percent,omitempty"`
+	// Percent of one core that the kernel used for it.
+	SystemMode float64 `protobuf:"fixed64,2,opt,name=system_mode,json=systemMode,proto3" json:"system_mode,omitempty"`
+	// Percent of one core that its own code used.
+	UserMode float64 `protobuf:"fixed64,3,opt,name=user_mode,json=userMode,proto3" json:"user_mode,omitempty"`
+	// MHz that it used.
+	TotalTicks float64 `protobuf:"fixed64,4,opt,name=total_ticks,json=totalTicks,proto3" json:"total_ticks,omitempty"`
+	// Number of periods in which its limit held it up, since it started.
+	ThrottledPeriods uint64 `protobuf:"varint,5,opt,name=throttled_periods,json=throttledPeriods,proto3" json:"throttled_periods,omitempty"`
+	// Time in nanoseconds that its limit held it up, since it started.
+	ThrottledTime uint64 `protobuf:"varint,6,opt,name=throttled_time,json=throttledTime,proto3" json:"throttled_time,omitempty"`
+	// What the driver measures: "Percent", "System Mode", "User Mode", "Total Ticks",
+	// "Throttled Periods", "Throttled Time". Everything else is 0 and means nothing.
+	Measured      []string `protobuf:"bytes,7,rep,name=measured,proto3" json:"measured,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CPUStats) Reset() {
 	*x = CPUStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2964,7 +3542,7 @@ func (x *CPUStats) String() string {
 func (*CPUStats) ProtoMessage() {}
 
 func (x *CPUStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2977,7 +3555,7 @@ func (x *CPUStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStats.ProtoReflect.Descriptor instead.
 func (*CPUStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CPUStats) GetPercent() float64 {
@@ -3029,24 +3607,36 @@ func (x *CPUStats) GetMeasured() []string {
 	return nil
 }
 
+// MemoryStats is the usage of memory.
 type MemoryStats struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Rss            uint64                 `protobuf:"varint,1,opt,name=rss,proto3" json:"rss,omitempty"`
-	Cache          uint64                 `protobuf:"varint,2,opt,name=cache,proto3" json:"cache,omitempty"`
-	Swap           uint64                 `protobuf:"varint,3,opt,name=swap,proto3" json:"swap,omitempty"`
-	MappedFile     uint64                 `protobuf:"varint,4,opt,name=mapped_file,json=mappedFile,proto3" json:"mapped_file,omitempty"`
-	Usage          uint64                 `protobuf:"varint,5,opt,name=usage,proto3" json:"usage,omitempty"`
-	MaxUsage       uint64                 `protobuf:"varint,6,opt,name=max_usage,json=maxUsage,proto3" json:"max_usage,omitempty"`
-	KernelUsage    uint64                 `protobuf:"varint,7,opt,name=kernel_usage,json=kernelUsage,proto3" json:"kernel_usage,omitempty"`
-	KernelMaxUsage uint64                 `protobuf:"varint,8,opt,name=kernel_max_usage,json=kernelMaxUsage,proto3" json:"kernel_max_usage,omitempty"`
-	Measured       []string               `protobuf:"bytes,9,rep,name=measured,proto3" json:"measured,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Anonymous memory in bytes.
+	Rss uint64 `protobuf:"varint,1,opt,name=rss,proto3" json:"rss,omitempty"`
+	// Page cache in bytes.
+	Cache uint64 `protobuf:"varint,2,opt,name=cache,proto3" json:"cache,omitempty"`
+	// Swapped memory in bytes.
+	Swap uint64 `protobuf:"varint,3,opt,name=swap,proto3" json:"swap,omitempty"`
+	// Mapped files in bytes.
+	MappedFile uint64 `protobuf:"varint,4,opt,name=mapped_file,json=mappedFile,proto3" json:"mapped_file,omitempty"`
+	// All memory that counts against the limit, in bytes.
+	Usage uint64 `protobuf:"varint,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	// The highest usage so far, in bytes.
+	MaxUsage uint64 `protobuf:"varint,6,opt,name=max_usage,json=maxUsage,proto3" json:"max_usage,omitempty"`
+	// Memory of the kernel for it, in bytes.
+	KernelUsage uint64 `protobuf:"varint,7,opt,name=kernel_usage,json=kernelUsage,proto3" json:"kernel_usage,omitempty"`
+	// The highest kernel_usage so far, in bytes.
+	KernelMaxUsage uint64 `protobuf:"varint,8,opt,name=kernel_max_usage,json=kernelMaxUsage,proto3" json:"kernel_max_usage,omitempty"`
+	// What the driver measures: "RSS", "Cache", "Swap", "Mapped File", "Usage", "Max
+	// Usage", "Kernel Usage", "Kernel Max Usage". Everything else is 0 and means
+	// nothing.
+	Measured      []string `protobuf:"bytes,9,rep,name=measured,proto3" json:"measured,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemoryStats) Reset() {
 	*x = MemoryStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3058,7 +3648,7 @@ func (x *MemoryStats) String() string {
 func (*MemoryStats) ProtoMessage() {}
 
 func (x *MemoryStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3071,7 +3661,7 @@ func (x *MemoryStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryStats.ProtoReflect.Descriptor instead.
 func (*MemoryStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MemoryStats) GetRss() uint64 {
@@ -3148,12 +3738,13 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x05tasks\x18\x01 \x03(\v2\x18.drover.driver.v1.HandleR\x05tasks\"\x10\n" +
 	"\x0eDriversRequest\"C\n" +
 	"\x0fDriversResponse\x120\n" +
-	"\adrivers\x18\x01 \x03(\v2\x16.drover.driver.v1.InfoR\adrivers\"\xb1\x01\n" +
+	"\adrivers\x18\x01 \x03(\v2\x16.drover.driver.v1.InfoR\adrivers\"\xcd\x01\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12B\n" +
 	"\fcapabilities\x18\x02 \x01(\v2\x1e.drover.driver.v1.CapabilitiesR\fcapabilities\x12#\n" +
 	"\rconfig_schema\x18\x03 \x01(\fR\fconfigSchema\x12,\n" +
-	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\"\x8a\x03\n" +
+	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\x12\x1a\n" +
+	"\bfeatures\x18\x05 \x03(\tR\bfeatures\"\xce\x03\n" +
 	"\fCapabilities\x12!\n" +
 	"\fsend_signals\x18\x01 \x01(\bR\vsendSignals\x12\x12\n" +
 	"\x04exec\x18\x02 \x01(\bR\x04exec\x12!\n" +
@@ -3166,7 +3757,10 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\ton_demand\x18\t \x01(\bR\bonDemand\x12!\n" +
 	"\fdefault_user\x18\n" +
 	" \x01(\tR\vdefaultUser\x12!\n" +
-	"\funknown_user\x18\v \x01(\bR\vunknownUser\"B\n" +
+	"\funknown_user\x18\v \x01(\bR\vunknownUser\x12\x1f\n" +
+	"\vhost_cgroup\x18\f \x01(\tR\n" +
+	"hostCgroup\x12!\n" +
+	"\fexec_options\x18\r \x03(\tR\vexecOptions\"B\n" +
 	"\x10SetConfigRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +
@@ -3202,11 +3796,13 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x123\n" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
 	"\x06signal\x18\x04 \x01(\tR\x06signal\"\x12\n" +
-	"\x10StopTaskResponse\"[\n" +
+	"\x10StopTaskResponse\"\x93\x01\n" +
 	"\x12DestroyTaskRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
-	"\x05force\x18\x03 \x01(\bR\x05force\"\x15\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\x12\x1b\n" +
+	"\talloc_dir\x18\x04 \x01(\tR\ballocDir\x12\x19\n" +
+	"\btask_dir\x18\x05 \x01(\tR\ataskDir\"\x15\n" +
 	"\x13DestroyTaskResponse\"E\n" +
 	"\x12InspectTaskRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x17\n" +
@@ -3228,13 +3824,19 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12#\n" +
 	"\fstdin_closed\x18\x03 \x01(\bH\x00R\vstdinClosed\x128\n" +
 	"\x06resize\x18\x04 \x01(\v2\x1e.drover.driver.v1.TerminalSizeH\x00R\x06resizeB\t\n" +
-	"\amessage\"\x9c\x01\n" +
+	"\amessage\"\xbe\x02\n" +
 	"\tExecStart\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x18\n" +
 	"\acommand\x18\x03 \x03(\tR\acommand\x12\x10\n" +
 	"\x03tty\x18\x04 \x01(\bR\x03tty\x122\n" +
-	"\x04size\x18\x05 \x01(\v2\x1e.drover.driver.v1.TerminalSizeR\x04size\"<\n" +
+	"\x04size\x18\x05 \x01(\v2\x1e.drover.driver.v1.TerminalSizeR\x04size\x12\x12\n" +
+	"\x04user\x18\x06 \x01(\tR\x04user\x12\x1c\n" +
+	"\tdirectory\x18\a \x01(\tR\tdirectory\x126\n" +
+	"\x03env\x18\b \x03(\v2$.drover.driver.v1.ExecStart.EnvEntryR\x03env\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
 	"\fTerminalSize\x12\x16\n" +
 	"\x06height\x18\x01 \x01(\x05R\x06height\x12\x14\n" +
 	"\x05width\x18\x02 \x01(\x05R\x05width\"\x89\x01\n" +
@@ -3252,7 +3854,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\vannotations\x18\x04 \x03(\v25.drover.driver.v1.TaskEventsResponse.AnnotationsEntryR\vannotations\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\t\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xba\t\n" +
 	"\n" +
 	"TaskConfig\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -3288,11 +3890,18 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\n" +
 	"device_env\x18\x1a \x03(\v2+.drover.driver.v1.TaskConfig.DeviceEnvEntryR\tdeviceEnv\x12\x1f\n" +
 	"\vdynamic_uid\x18\x1b \x01(\rR\n" +
-	"dynamicUid\x1a6\n" +
+	"dynamicUid\x120\n" +
+	"\x06cgroup\x18\x1c \x01(\v2\x18.drover.driver.v1.CgroupR\x06cgroup\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eDeviceEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x01\n" +
+	"\x06Cgroup\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x126\n" +
+	"\x04dirs\x18\x02 \x03(\v2\".drover.driver.v1.Cgroup.DirsEntryR\x04dirs\x1a7\n" +
+	"\tDirsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
 	"\tResources\x12\x17\n" +
@@ -3368,15 +3977,32 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"attributes\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
+	"\x13ProcessStatsRequest\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\"\xc2\x01\n" +
+	"\x14ProcessStatsResponse\x12S\n" +
+	"\tprocesses\x18\x01 \x03(\v25.drover.driver.v1.ProcessStatsResponse.ProcessesEntryR\tprocesses\x1aU\n" +
+	"\x0eProcessesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.drover.driver.v1.UsageR\x05value:\x028\x01\"\xd9\x02\n" +
 	"\tTaskStats\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12-\n" +
 	"\x05total\x18\x03 \x01(\v2\x17.drover.driver.v1.UsageR\x05total\x129\n" +
-	"\x04pids\x18\x04 \x03(\v2%.drover.driver.v1.TaskStats.PidsEntryR\x04pids\x1aP\n" +
+	"\x04pids\x18\x04 \x03(\v2%.drover.driver.v1.TaskStats.PidsEntryR\x04pids\x12)\n" +
+	"\x02io\x18\x05 \x01(\v2\x19.drover.driver.v1.IOStatsR\x02io\x12\x1c\n" +
+	"\tprocesses\x18\x06 \x01(\x04R\tprocesses\x1aP\n" +
 	"\tPidsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.drover.driver.v1.UsageR\x05value:\x028\x01\"l\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.drover.driver.v1.UsageR\x05value:\x028\x01\"\x97\x01\n" +
+	"\aIOStats\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x01 \x01(\x04R\treadBytes\x12#\n" +
+	"\rwritten_bytes\x18\x02 \x01(\x04R\fwrittenBytes\x12\x14\n" +
+	"\x05reads\x18\x03 \x01(\x04R\x05reads\x12\x16\n" +
+	"\x06writes\x18\x04 \x01(\x04R\x06writes\x12\x1a\n" +
+	"\bmeasured\x18\x05 \x03(\tR\bmeasured\"l\n" +
 	"\x05Usage\x12,\n" +
 	"\x03cpu\x18\x01 \x01(\v2\x1a.drover.driver.v1.CPUStatsR\x03cpu\x125\n" +
 	"\x06memory\x18\x02 \x01(\v2\x1d.drover.driver.v1.MemoryStatsR\x06memory\"\xf3\x01\n" +
@@ -3400,7 +4026,8 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\tmax_usage\x18\x06 \x01(\x04R\bmaxUsage\x12!\n" +
 	"\fkernel_usage\x18\a \x01(\x04R\vkernelUsage\x12(\n" +
 	"\x10kernel_max_usage\x18\b \x01(\x04R\x0ekernelMaxUsage\x12\x1a\n" +
-	"\bmeasured\x18\t \x03(\tR\bmeasured2\xd5\t\n" +
+	"\bmeasured\x18\t \x03(\tR\bmeasured2\xb4\n" +
+	"\n" +
 	"\x06Driver\x12N\n" +
 	"\aDrivers\x12 .drover.driver.v1.DriversRequest\x1a!.drover.driver.v1.DriversResponse\x12T\n" +
 	"\tSetConfig\x12\".drover.driver.v1.SetConfigRequest\x1a#.drover.driver.v1.SetConfigResponse\x12\\\n" +
@@ -3417,7 +4044,8 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\bExecTask\x12!.drover.driver.v1.ExecTaskRequest\x1a\".drover.driver.v1.ExecTaskResponse(\x010\x01\x12Y\n" +
 	"\n" +
 	"TaskEvents\x12#.drover.driver.v1.TaskEventsRequest\x1a$.drover.driver.v1.TaskEventsResponse0\x01\x12T\n" +
-	"\tListTasks\x12\".drover.driver.v1.ListTasksRequest\x1a#.drover.driver.v1.ListTasksResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
+	"\tListTasks\x12\".drover.driver.v1.ListTasksRequest\x1a#.drover.driver.v1.ListTasksResponse\x12]\n" +
+	"\fProcessStats\x12%.drover.driver.v1.ProcessStatsRequest\x1a&.drover.driver.v1.ProcessStatsResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
 
 var (
 	file_driver_v1_driver_proto_rawDescOnce sync.Once
@@ -3431,7 +4059,7 @@ func file_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_driver_v1_driver_proto_rawDescData
 }
 
-var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_driver_v1_driver_proto_goTypes = []any{
 	(*ListTasksRequest)(nil),      // 0: drover.driver.v1.ListTasksRequest
 	(*ListTasksResponse)(nil),     // 1: drover.driver.v1.ListTasksResponse
@@ -3466,107 +4094,122 @@ var file_driver_v1_driver_proto_goTypes = []any{
 	(*TaskEventsRequest)(nil),     // 30: drover.driver.v1.TaskEventsRequest
 	(*TaskEventsResponse)(nil),    // 31: drover.driver.v1.TaskEventsResponse
 	(*TaskConfig)(nil),            // 32: drover.driver.v1.TaskConfig
-	(*Resources)(nil),             // 33: drover.driver.v1.Resources
-	(*Mount)(nil),                 // 34: drover.driver.v1.Mount
-	(*Device)(nil),                // 35: drover.driver.v1.Device
-	(*Port)(nil),                  // 36: drover.driver.v1.Port
-	(*NetworkIsolation)(nil),      // 37: drover.driver.v1.NetworkIsolation
-	(*DNSConfig)(nil),             // 38: drover.driver.v1.DNSConfig
-	(*LogConfig)(nil),             // 39: drover.driver.v1.LogConfig
-	(*Handle)(nil),                // 40: drover.driver.v1.Handle
-	(*NetworkOverride)(nil),       // 41: drover.driver.v1.NetworkOverride
-	(*ExitResult)(nil),            // 42: drover.driver.v1.ExitResult
-	(*TaskStatus)(nil),            // 43: drover.driver.v1.TaskStatus
-	(*TaskStats)(nil),             // 44: drover.driver.v1.TaskStats
-	(*Usage)(nil),                 // 45: drover.driver.v1.Usage
-	(*CPUStats)(nil),              // 46: drover.driver.v1.CPUStats
-	(*MemoryStats)(nil),           // 47: drover.driver.v1.MemoryStats
-	nil,                           // 48: drover.driver.v1.FingerprintResponse.AttributesEntry
-	nil,                           // 49: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	nil,                           // 50: drover.driver.v1.TaskConfig.EnvEntry
-	nil,                           // 51: drover.driver.v1.TaskConfig.DeviceEnvEntry
-	nil,                           // 52: drover.driver.v1.NetworkIsolation.LabelsEntry
-	nil,                           // 53: drover.driver.v1.NetworkOverride.PortMapEntry
-	nil,                           // 54: drover.driver.v1.TaskStatus.AttributesEntry
-	nil,                           // 55: drover.driver.v1.TaskStats.PidsEntry
-	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*Cgroup)(nil),                // 33: drover.driver.v1.Cgroup
+	(*Resources)(nil),             // 34: drover.driver.v1.Resources
+	(*Mount)(nil),                 // 35: drover.driver.v1.Mount
+	(*Device)(nil),                // 36: drover.driver.v1.Device
+	(*Port)(nil),                  // 37: drover.driver.v1.Port
+	(*NetworkIsolation)(nil),      // 38: drover.driver.v1.NetworkIsolation
+	(*DNSConfig)(nil),             // 39: drover.driver.v1.DNSConfig
+	(*LogConfig)(nil),             // 40: drover.driver.v1.LogConfig
+	(*Handle)(nil),                // 41: drover.driver.v1.Handle
+	(*NetworkOverride)(nil),       // 42: drover.driver.v1.NetworkOverride
+	(*ExitResult)(nil),            // 43: drover.driver.v1.ExitResult
+	(*TaskStatus)(nil),            // 44: drover.driver.v1.TaskStatus
+	(*ProcessStatsRequest)(nil),   // 45: drover.driver.v1.ProcessStatsRequest
+	(*ProcessStatsResponse)(nil),  // 46: drover.driver.v1.ProcessStatsResponse
+	(*TaskStats)(nil),             // 47: drover.driver.v1.TaskStats
+	(*IOStats)(nil),               // 48: drover.driver.v1.IOStats
+	(*Usage)(nil),                 // 49: drover.driver.v1.Usage
+	(*CPUStats)(nil),              // 50: drover.driver.v1.CPUStats
+	(*MemoryStats)(nil),           // 51: drover.driver.v1.MemoryStats
+	nil,                           // 52: drover.driver.v1.FingerprintResponse.AttributesEntry
+	nil,                           // 53: drover.driver.v1.ExecStart.EnvEntry
+	nil,                           // 54: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	nil,                           // 55: drover.driver.v1.TaskConfig.EnvEntry
+	nil,                           // 56: drover.driver.v1.TaskConfig.DeviceEnvEntry
+	nil,                           // 57: drover.driver.v1.Cgroup.DirsEntry
+	nil,                           // 58: drover.driver.v1.NetworkIsolation.LabelsEntry
+	nil,                           // 59: drover.driver.v1.NetworkOverride.PortMapEntry
+	nil,                           // 60: drover.driver.v1.TaskStatus.AttributesEntry
+	nil,                           // 61: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	nil,                           // 62: drover.driver.v1.TaskStats.PidsEntry
+	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
-	40, // 0: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
+	41, // 0: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
 	4,  // 1: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
 	5,  // 2: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
-	48, // 3: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
+	52, // 3: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
 	32, // 4: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
-	40, // 5: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
-	41, // 6: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
-	40, // 7: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
-	42, // 8: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	56, // 9: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
-	43, // 10: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	56, // 11: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
-	44, // 12: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
+	41, // 5: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
+	42, // 6: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
+	41, // 7: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
+	43, // 8: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	63, // 9: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	44, // 10: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
+	63, // 11: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	47, // 12: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
 	27, // 13: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
 	28, // 14: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
 	28, // 15: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
-	42, // 16: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	57, // 17: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
-	49, // 18: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	50, // 19: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
-	33, // 20: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
-	34, // 21: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
-	35, // 22: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
-	36, // 23: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
-	37, // 24: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
-	38, // 25: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
-	39, // 26: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	56, // 27: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
-	51, // 28: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
-	52, // 29: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	53, // 30: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	57, // 31: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	57, // 32: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
-	42, // 33: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	54, // 34: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	57, // 35: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	45, // 36: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	55, // 37: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	46, // 38: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	47, // 39: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	45, // 40: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	2,  // 41: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	6,  // 42: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	8,  // 43: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	10, // 44: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	12, // 45: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	14, // 46: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	16, // 47: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	18, // 48: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	20, // 49: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	22, // 50: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	24, // 51: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	26, // 52: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	30, // 53: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	0,  // 54: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
-	3,  // 55: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	7,  // 56: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	9,  // 57: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	11, // 58: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	13, // 59: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	15, // 60: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	17, // 61: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	19, // 62: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	21, // 63: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	23, // 64: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	25, // 65: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	29, // 66: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	31, // 67: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	1,  // 68: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
-	55, // [55:69] is the sub-list for method output_type
-	41, // [41:55] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	53, // 16: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
+	43, // 17: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	64, // 18: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	54, // 19: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	55, // 20: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
+	34, // 21: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
+	35, // 22: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
+	36, // 23: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
+	37, // 24: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
+	38, // 25: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
+	39, // 26: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
+	40, // 27: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
+	63, // 28: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	56, // 29: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
+	33, // 30: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
+	57, // 31: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
+	58, // 32: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	59, // 33: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	64, // 34: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	64, // 35: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	43, // 36: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
+	60, // 37: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	61, // 38: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	64, // 39: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	49, // 40: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	62, // 41: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	48, // 42: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
+	50, // 43: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	51, // 44: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	49, // 45: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
+	49, // 46: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	2,  // 47: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	6,  // 48: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	8,  // 49: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	10, // 50: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	12, // 51: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	14, // 52: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	16, // 53: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	18, // 54: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	20, // 55: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	22, // 56: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	24, // 57: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	26, // 58: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	30, // 59: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	0,  // 60: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
+	45, // 61: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
+	3,  // 62: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	7,  // 63: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	9,  // 64: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	11, // 65: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	13, // 66: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	15, // 67: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	17, // 68: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	19, // 69: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	21, // 70: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	23, // 71: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	25, // 72: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	29, // 73: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	31, // 74: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	1,  // 75: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
+	46, // 76: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
+	62, // [62:77] is the sub-list for method output_type
+	47, // [47:62] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_driver_v1_driver_proto_init() }
@@ -3591,7 +4234,7 @@ func file_driver_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_v1_driver_proto_rawDesc), len(file_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   56,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,20 +22,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Driver_Drivers_FullMethodName     = "/drover.driver.v1.Driver/Drivers"
-	Driver_SetConfig_FullMethodName   = "/drover.driver.v1.Driver/SetConfig"
-	Driver_Fingerprint_FullMethodName = "/drover.driver.v1.Driver/Fingerprint"
-	Driver_StartTask_FullMethodName   = "/drover.driver.v1.Driver/StartTask"
-	Driver_RecoverTask_FullMethodName = "/drover.driver.v1.Driver/RecoverTask"
-	Driver_WaitTask_FullMethodName    = "/drover.driver.v1.Driver/WaitTask"
-	Driver_StopTask_FullMethodName    = "/drover.driver.v1.Driver/StopTask"
-	Driver_DestroyTask_FullMethodName = "/drover.driver.v1.Driver/DestroyTask"
-	Driver_InspectTask_FullMethodName = "/drover.driver.v1.Driver/InspectTask"
-	Driver_TaskStats_FullMethodName   = "/drover.driver.v1.Driver/TaskStats"
-	Driver_SignalTask_FullMethodName  = "/drover.driver.v1.Driver/SignalTask"
-	Driver_ExecTask_FullMethodName    = "/drover.driver.v1.Driver/ExecTask"
-	Driver_TaskEvents_FullMethodName  = "/drover.driver.v1.Driver/TaskEvents"
-	Driver_ListTasks_FullMethodName   = "/drover.driver.v1.Driver/ListTasks"
+	Driver_Drivers_FullMethodName      = "/drover.driver.v1.Driver/Drivers"
+	Driver_SetConfig_FullMethodName    = "/drover.driver.v1.Driver/SetConfig"
+	Driver_Fingerprint_FullMethodName  = "/drover.driver.v1.Driver/Fingerprint"
+	Driver_StartTask_FullMethodName    = "/drover.driver.v1.Driver/StartTask"
+	Driver_RecoverTask_FullMethodName  = "/drover.driver.v1.Driver/RecoverTask"
+	Driver_WaitTask_FullMethodName     = "/drover.driver.v1.Driver/WaitTask"
+	Driver_StopTask_FullMethodName     = "/drover.driver.v1.Driver/StopTask"
+	Driver_DestroyTask_FullMethodName  = "/drover.driver.v1.Driver/DestroyTask"
+	Driver_InspectTask_FullMethodName  = "/drover.driver.v1.Driver/InspectTask"
+	Driver_TaskStats_FullMethodName    = "/drover.driver.v1.Driver/TaskStats"
+	Driver_SignalTask_FullMethodName   = "/drover.driver.v1.Driver/SignalTask"
+	Driver_ExecTask_FullMethodName     = "/drover.driver.v1.Driver/ExecTask"
+	Driver_TaskEvents_FullMethodName   = "/drover.driver.v1.Driver/TaskEvents"
+	Driver_ListTasks_FullMethodName    = "/drover.driver.v1.Driver/ListTasks"
+	Driver_ProcessStats_FullMethodName = "/drover.driver.v1.Driver/ProcessStats"
 )
 
 // DriverClient is the client API for Driver service.
@@ -53,21 +54,41 @@ const (
 // The answer to Fingerprint, TaskStats and TaskEvents begins with the initial
 // metadata "drover-stream: open", sent as soon as the driver has accepted the call.
 type DriverClient interface {
+	// Drivers says which drivers the process serves. It does no work and always answers
+	// the same.
 	Drivers(ctx context.Context, in *DriversRequest, opts ...grpc.CallOption) (*DriversResponse, error)
+	// SetConfig passes the agent's configuration of a driver, before its first
+	// Fingerprint and again whenever it changes.
 	SetConfig(ctx context.Context, in *SetConfigRequest, opts ...grpc.CallOption) (*SetConfigResponse, error)
+	// Fingerprint streams what the driver found on the machine: at once, and whenever
+	// it changes.
 	Fingerprint(ctx context.Context, in *FingerprintRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FingerprintResponse], error)
+	// StartTask starts a task and answers once it runs.
 	StartTask(ctx context.Context, in *StartTaskRequest, opts ...grpc.CallOption) (*StartTaskResponse, error)
+	// RecoverTask takes over a task that an earlier process of the driver started.
 	RecoverTask(ctx context.Context, in *RecoverTaskRequest, opts ...grpc.CallOption) (*RecoverTaskResponse, error)
+	// WaitTask answers when a task has ended. It has no deadline.
 	WaitTask(ctx context.Context, in *WaitTaskRequest, opts ...grpc.CallOption) (*WaitTaskResponse, error)
+	// StopTask ends a task and answers once all its processes have ended.
 	StopTask(ctx context.Context, in *StopTaskRequest, opts ...grpc.CallOption) (*StopTaskResponse, error)
+	// DestroyTask forgets a task that has ended and frees what it used.
 	DestroyTask(ctx context.Context, in *DestroyTaskRequest, opts ...grpc.CallOption) (*DestroyTaskResponse, error)
+	// InspectTask says how a task is.
 	InspectTask(ctx context.Context, in *InspectTaskRequest, opts ...grpc.CallOption) (*InspectTaskResponse, error)
+	// TaskStats streams samples of the resource usage of all running tasks.
 	TaskStats(ctx context.Context, in *TaskStatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskStatsResponse], error)
+	// SignalTask sends a signal to the main process of a task.
 	SignalTask(ctx context.Context, in *SignalTaskRequest, opts ...grpc.CallOption) (*SignalTaskResponse, error)
+	// ExecTask runs a command inside a task and connects it to the caller.
 	ExecTask(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecTaskRequest, ExecTaskResponse], error)
+	// TaskEvents streams events that belong into the events of a task.
 	TaskEvents(ctx context.Context, in *TaskEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskEventsResponse], error)
-	// A driver without it answers UNIMPLEMENTED.
+	// ListTasks lists all existing tasks of the driver on this machine. Feature
+	// "list_tasks": a driver without it answers UNIMPLEMENTED.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
+	// ProcessStats measures the processes of one task, when somebody asks for them. Feature
+	// "process_stats": a driver without it answers UNIMPLEMENTED.
+	ProcessStats(ctx context.Context, in *ProcessStatsRequest, opts ...grpc.CallOption) (*ProcessStatsResponse, error)
 }
 
 type driverClient struct {
@@ -248,6 +269,16 @@ func (c *driverClient) ListTasks(ctx context.Context, in *ListTasksRequest, opts
 	return out, nil
 }
 
+func (c *driverClient) ProcessStats(ctx context.Context, in *ProcessStatsRequest, opts ...grpc.CallOption) (*ProcessStatsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProcessStatsResponse)
+	err := c.cc.Invoke(ctx, Driver_ProcessStats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DriverServer is the server API for Driver service.
 // All implementations must embed UnimplementedDriverServer
 // for forward compatibility.
@@ -263,21 +294,41 @@ func (c *driverClient) ListTasks(ctx context.Context, in *ListTasksRequest, opts
 // The answer to Fingerprint, TaskStats and TaskEvents begins with the initial
 // metadata "drover-stream: open", sent as soon as the driver has accepted the call.
 type DriverServer interface {
+	// Drivers says which drivers the process serves. It does no work and always answers
+	// the same.
 	Drivers(context.Context, *DriversRequest) (*DriversResponse, error)
+	// SetConfig passes the agent's configuration of a driver, before its first
+	// Fingerprint and again whenever it changes.
 	SetConfig(context.Context, *SetConfigRequest) (*SetConfigResponse, error)
+	// Fingerprint streams what the driver found on the machine: at once, and whenever
+	// it changes.
 	Fingerprint(*FingerprintRequest, grpc.ServerStreamingServer[FingerprintResponse]) error
+	// StartTask starts a task and answers once it runs.
 	StartTask(context.Context, *StartTaskRequest) (*StartTaskResponse, error)
+	// RecoverTask takes over a task that an earlier process of the driver started.
 	RecoverTask(context.Context, *RecoverTaskRequest) (*RecoverTaskResponse, error)
+	// WaitTask answers when a task has ended. It has no deadline.
 	WaitTask(context.Context, *WaitTaskRequest) (*WaitTaskResponse, error)
+	// StopTask ends a task and answers once all its processes have ended.
 	StopTask(context.Context, *StopTaskRequest) (*StopTaskResponse, error)
+	// DestroyTask forgets a task that has ended and frees what it used.
 	DestroyTask(context.Context, *DestroyTaskRequest) (*DestroyTaskResponse, error)
+	// InspectTask says how a task is.
 	InspectTask(context.Context, *InspectTaskRequest) (*InspectTaskResponse, error)
+	// TaskStats streams samples of the resource usage of all running tasks.
 	TaskStats(*TaskStatsRequest, grpc.ServerStreamingServer[TaskStatsResponse]) error
+	// SignalTask sends a signal to the main process of a task.
 	SignalTask(context.Context, *SignalTaskRequest) (*SignalTaskResponse, error)
+	// ExecTask runs a command inside a task and connects it to the caller.
 	ExecTask(grpc.BidiStreamingServer[ExecTaskRequest, ExecTaskResponse]) error
+	// TaskEvents streams events that belong into the events of a task.
 	TaskEvents(*TaskEventsRequest, grpc.ServerStreamingServer[TaskEventsResponse]) error
-	// A driver without it answers UNIMPLEMENTED.
+	// ListTasks lists all existing tasks of the driver on this machine. Feature
+	// "list_tasks": a driver without it answers UNIMPLEMENTED.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
+	// ProcessStats measures the processes of one task, when somebody asks for them. Feature
+	// "process_stats": a driver without it answers UNIMPLEMENTED.
+	ProcessStats(context.Context, *ProcessStatsRequest) (*ProcessStatsResponse, error)
 	mustEmbedUnimplementedDriverServer()
 }
 
@@ -329,6 +380,9 @@ func (UnimplementedDriverServer) TaskEvents(*TaskEventsRequest, grpc.ServerStrea
 }
 func (UnimplementedDriverServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
+}
+func (UnimplementedDriverServer) ProcessStats(context.Context, *ProcessStatsRequest) (*ProcessStatsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ProcessStats not implemented")
 }
 func (UnimplementedDriverServer) mustEmbedUnimplementedDriverServer() {}
 func (UnimplementedDriverServer) testEmbeddedByValue()                {}
@@ -571,6 +625,24 @@ func _Driver_ListTasks_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_ProcessStats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProcessStatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).ProcessStats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_ProcessStats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).ProcessStats(ctx, req.(*ProcessStatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Driver_ServiceDesc is the grpc.ServiceDesc for Driver service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -617,6 +689,10 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListTasks",
 			Handler:    _Driver_ListTasks_Handler,
+		},
+		{
+			MethodName: "ProcessStats",
+			Handler:    _Driver_ProcessStats_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

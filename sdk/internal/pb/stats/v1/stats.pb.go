@@ -26,12 +26,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Kind says how the values of a series are to be read. A host shows the values of a
+// kind that it does not know as they are, and computes nothing from them.
 type Kind int32
 
 const (
+	// The kind is not known.
 	Kind_KIND_UNSPECIFIED Kind = 0
-	Kind_KIND_GAUGE       Kind = 1
-	Kind_KIND_COUNTER     Kind = 2
+	// The value may go up and down.
+	Kind_KIND_GAUGE Kind = 1
+	// The value only grows, except that it may start again from zero.
+	Kind_KIND_COUNTER Kind = 2
 )
 
 // Enum value maps for Kind.
@@ -75,6 +80,7 @@ func (Kind) EnumDescriptor() ([]byte, []int) {
 	return file_stats_v1_stats_proto_rawDescGZIP(), []int{0}
 }
 
+// CollectorsRequest asks for the collectors of the process.
 type CollectorsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -111,9 +117,11 @@ func (*CollectorsRequest) Descriptor() ([]byte, []int) {
 	return file_stats_v1_stats_proto_rawDescGZIP(), []int{0}
 }
 
+// CollectorsResponse has the collectors of the process.
 type CollectorsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Collectors    []*Info                `protobuf:"bytes,1,rep,name=collectors,proto3" json:"collectors,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The collectors, each with a name of its own.
+	Collectors    []*Info `protobuf:"bytes,1,rep,name=collectors,proto3" json:"collectors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -155,12 +163,23 @@ func (x *CollectorsResponse) GetCollectors() []*Info {
 	return nil
 }
 
+// Info describes a collector.
 type Info struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	ConfigSchema  []byte                 `protobuf:"bytes,2,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"` // JSON of sdk/schema
-	Parts         []string               `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
-	Series        []*Series              `protobuf:"bytes,4,rep,name=series,proto3" json:"series,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the collector in the agent's configuration, such as "host".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Schema of the agent's plugin "NAME" { config { } } block, as the JSON form of
+	// sdk/schema. Empty means a block without attributes.
+	ConfigSchema []byte `protobuf:"bytes,2,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`
+	// The parts of a sample that it measures: "cpu", "memory", "swap", "file_systems",
+	// "disks", "networks", "temperatures", "load", "uptime". A host skips values that
+	// it does not know.
+	Parts []string `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
+	// What only this collector measures.
+	Series []*Series `protobuf:"bytes,4,rep,name=series,proto3" json:"series,omitempty"`
+	// The optional abilities of the collector. A host makes the calls of an ability only
+	// if it is announced, and skips values that it does not know.
+	Features      []string `protobuf:"bytes,5,rep,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,13 +242,29 @@ func (x *Info) GetSeries() []*Series {
 	return nil
 }
 
+func (x *Info) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+// Series is a measurement that only this collector has.
 type Series struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Unit          string                 `protobuf:"bytes,2,opt,name=unit,proto3" json:"unit,omitempty"`
-	Description   string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	Kind          Kind                   `protobuf:"varint,4,opt,name=kind,proto3,enum=drover.stats.v1.Kind" json:"kind,omitempty"`
-	Labels        []string               `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name, of lower case letters, digits, "_" and ".", such as "coolant.pressure".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Unit of its values: "seconds", "bytes", "bytes/second", "hertz", "celsius",
+	// "percent", "ratio" (0 to 1), "watts", "joules", "volts", "amperes", "pascals",
+	// "rpm", "metres/second", or "" for a plain number.
+	Unit string `protobuf:"bytes,2,opt,name=unit,proto3" json:"unit,omitempty"`
+	// What it is, for a person.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// How its values are to be read.
+	Kind Kind `protobuf:"varint,4,opt,name=kind,proto3,enum=drover.stats.v1.Kind" json:"kind,omitempty"`
+	// Names of the labels that tell its values apart, of lower case letters, digits and
+	// "_".
+	Labels        []string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -299,10 +334,13 @@ func (x *Series) GetLabels() []string {
 	return nil
 }
 
+// SetConfigRequest passes an agent configuration.
 type SetConfigRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Collector     string                 `protobuf:"bytes,1,opt,name=collector,proto3" json:"collector,omitempty"`
-	Config        []byte                 `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"` // JSON
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the collector.
+	Collector string `protobuf:"bytes,1,opt,name=collector,proto3" json:"collector,omitempty"`
+	// A JSON object that fits config_schema, with defaults filled in.
+	Config        []byte `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -351,6 +389,7 @@ func (x *SetConfigRequest) GetConfig() []byte {
 	return nil
 }
 
+// SetConfigResponse says that the configuration is accepted.
 type SetConfigResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -387,10 +426,13 @@ func (*SetConfigResponse) Descriptor() ([]byte, []int) {
 	return file_stats_v1_stats_proto_rawDescGZIP(), []int{5}
 }
 
+// CollectRequest asks for samples.
 type CollectRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Collector     string                 `protobuf:"bytes,1,opt,name=collector,proto3" json:"collector,omitempty"`
-	Interval      *durationpb.Duration   `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the collector.
+	Collector string `protobuf:"bytes,1,opt,name=collector,proto3" json:"collector,omitempty"`
+	// Time between samples, above zero.
+	Interval      *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -439,20 +481,33 @@ func (x *CollectRequest) GetInterval() *durationpb.Duration {
 	return nil
 }
 
+// Sample is one measurement. Parts that Info does not name are absent.
 type Sample struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	Cpu           *CPU                   `protobuf:"bytes,2,opt,name=cpu,proto3" json:"cpu,omitempty"`
-	Memory        *Memory                `protobuf:"bytes,3,opt,name=memory,proto3" json:"memory,omitempty"`
-	Swap          *Swap                  `protobuf:"bytes,4,opt,name=swap,proto3" json:"swap,omitempty"`
-	FileSystems   []*FileSystem          `protobuf:"bytes,5,rep,name=file_systems,json=fileSystems,proto3" json:"file_systems,omitempty"`
-	Disks         []*Disk                `protobuf:"bytes,6,rep,name=disks,proto3" json:"disks,omitempty"`
-	Networks      []*Network             `protobuf:"bytes,7,rep,name=networks,proto3" json:"networks,omitempty"`
-	Temperatures  []*Temperature         `protobuf:"bytes,8,rep,name=temperatures,proto3" json:"temperatures,omitempty"`
-	Load          *Load                  `protobuf:"bytes,9,opt,name=load,proto3" json:"load,omitempty"`
-	Uptime        *durationpb.Duration   `protobuf:"bytes,10,opt,name=uptime,proto3" json:"uptime,omitempty"`
-	Values        []*Value               `protobuf:"bytes,11,rep,name=values,proto3" json:"values,omitempty"`
-	Problems      []string               `protobuf:"bytes,12,rep,name=problems,proto3" json:"problems,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was measured.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// What the processors did.
+	Cpu *CPU `protobuf:"bytes,2,opt,name=cpu,proto3" json:"cpu,omitempty"`
+	// Memory of the machine.
+	Memory *Memory `protobuf:"bytes,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Swap of the machine. All zero if it has none.
+	Swap *Swap `protobuf:"bytes,4,opt,name=swap,proto3" json:"swap,omitempty"`
+	// The mounted file systems.
+	FileSystems []*FileSystem `protobuf:"bytes,5,rep,name=file_systems,json=fileSystems,proto3" json:"file_systems,omitempty"`
+	// The block devices.
+	Disks []*Disk `protobuf:"bytes,6,rep,name=disks,proto3" json:"disks,omitempty"`
+	// The network interfaces.
+	Networks []*Network `protobuf:"bytes,7,rep,name=networks,proto3" json:"networks,omitempty"`
+	// The sensors.
+	Temperatures []*Temperature `protobuf:"bytes,8,rep,name=temperatures,proto3" json:"temperatures,omitempty"`
+	// The load averages.
+	Load *Load `protobuf:"bytes,9,opt,name=load,proto3" json:"load,omitempty"`
+	// Time since the machine started.
+	Uptime *durationpb.Duration `protobuf:"bytes,10,opt,name=uptime,proto3" json:"uptime,omitempty"`
+	// Values of the collector's own series.
+	Values []*Value `protobuf:"bytes,11,rep,name=values,proto3" json:"values,omitempty"`
+	// What is missing and why, such as "temperatures: this machine has no sensors".
+	Problems      []string `protobuf:"bytes,12,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -571,10 +626,13 @@ func (x *Sample) GetProblems() []string {
 	return nil
 }
 
+// CPU is the time that the processors have spent since the machine started.
 type CPU struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Total         *CPUTimes              `protobuf:"bytes,1,opt,name=total,proto3" json:"total,omitempty"`
-	Cores         []*CPUTimes            `protobuf:"bytes,2,rep,name=cores,proto3" json:"cores,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All cores together.
+	Total *CPUTimes `protobuf:"bytes,1,opt,name=total,proto3" json:"total,omitempty"`
+	// Each core.
+	Cores         []*CPUTimes `protobuf:"bytes,2,rep,name=cores,proto3" json:"cores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -623,18 +681,27 @@ func (x *CPU) GetCores() []*CPUTimes {
 	return nil
 }
 
-// Seconds since the machine started.
+// CPUTimes are times that do not overlap, since the machine started.
 type CPUTimes struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	User          float64                `protobuf:"fixed64,2,opt,name=user,proto3" json:"user,omitempty"`
-	Nice          float64                `protobuf:"fixed64,3,opt,name=nice,proto3" json:"nice,omitempty"`
-	System        float64                `protobuf:"fixed64,4,opt,name=system,proto3" json:"system,omitempty"`
-	Idle          float64                `protobuf:"fixed64,5,opt,name=idle,proto3" json:"idle,omitempty"`
-	IoWait        float64                `protobuf:"fixed64,6,opt,name=io_wait,json=ioWait,proto3" json:"io_wait,omitempty"`
-	Irq           float64                `protobuf:"fixed64,7,opt,name=irq,proto3" json:"irq,omitempty"`
-	SoftIrq       float64                `protobuf:"fixed64,8,opt,name=soft_irq,json=softIrq,proto3" json:"soft_irq,omitempty"`
-	Steal         float64                `protobuf:"fixed64,9,opt,name=steal,proto3" json:"steal,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "cpu0" and so on, or "cpu" for all cores together.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Seconds of programs, with those of guests.
+	User float64 `protobuf:"fixed64,2,opt,name=user,proto3" json:"user,omitempty"`
+	// Seconds of programs of low priority.
+	Nice float64 `protobuf:"fixed64,3,opt,name=nice,proto3" json:"nice,omitempty"`
+	// Seconds of the kernel.
+	System float64 `protobuf:"fixed64,4,opt,name=system,proto3" json:"system,omitempty"`
+	// Seconds without work.
+	Idle float64 `protobuf:"fixed64,5,opt,name=idle,proto3" json:"idle,omitempty"`
+	// Seconds without work while something waited for a disk.
+	IoWait float64 `protobuf:"fixed64,6,opt,name=io_wait,json=ioWait,proto3" json:"io_wait,omitempty"`
+	// Seconds of interrupts.
+	Irq float64 `protobuf:"fixed64,7,opt,name=irq,proto3" json:"irq,omitempty"`
+	// Seconds of deferred interrupts.
+	SoftIrq float64 `protobuf:"fixed64,8,opt,name=soft_irq,json=softIrq,proto3" json:"soft_irq,omitempty"`
+	// Seconds that the hypervisor gave to others.
+	Steal         float64 `protobuf:"fixed64,9,opt,name=steal,proto3" json:"steal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -732,16 +799,23 @@ func (x *CPUTimes) GetSteal() float64 {
 	return 0
 }
 
-// Bytes.
+// Memory is the memory of the machine.
 type Memory struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Total         uint64                 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	Available     uint64                 `protobuf:"varint,2,opt,name=available,proto3" json:"available,omitempty"`
-	Used          uint64                 `protobuf:"varint,3,opt,name=used,proto3" json:"used,omitempty"`
-	Free          uint64                 `protobuf:"varint,4,opt,name=free,proto3" json:"free,omitempty"`
-	Buffers       uint64                 `protobuf:"varint,5,opt,name=buffers,proto3" json:"buffers,omitempty"`
-	Cached        uint64                 `protobuf:"varint,6,opt,name=cached,proto3" json:"cached,omitempty"`
-	Shared        uint64                 `protobuf:"varint,7,opt,name=shared,proto3" json:"shared,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All of it, in bytes.
+	Total uint64 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	// What programs could get without swapping, in bytes.
+	Available uint64 `protobuf:"varint,2,opt,name=available,proto3" json:"available,omitempty"`
+	// Total less available unless the system says otherwise, in bytes.
+	Used uint64 `protobuf:"varint,3,opt,name=used,proto3" json:"used,omitempty"`
+	// What nothing uses, in bytes.
+	Free uint64 `protobuf:"varint,4,opt,name=free,proto3" json:"free,omitempty"`
+	// Buffers of the kernel, in bytes.
+	Buffers uint64 `protobuf:"varint,5,opt,name=buffers,proto3" json:"buffers,omitempty"`
+	// Page cache, in bytes.
+	Cached uint64 `protobuf:"varint,6,opt,name=cached,proto3" json:"cached,omitempty"`
+	// Shared memory, in bytes.
+	Shared        uint64 `protobuf:"varint,7,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -825,14 +899,19 @@ func (x *Memory) GetShared() uint64 {
 	return 0
 }
 
-// Bytes; in and out since the machine started.
+// Swap is the swap of the machine.
 type Swap struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Total         uint64                 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
-	Used          uint64                 `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
-	Free          uint64                 `protobuf:"varint,3,opt,name=free,proto3" json:"free,omitempty"`
-	In            uint64                 `protobuf:"varint,4,opt,name=in,proto3" json:"in,omitempty"`
-	Out           uint64                 `protobuf:"varint,5,opt,name=out,proto3" json:"out,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All of it, in bytes.
+	Total uint64 `protobuf:"varint,1,opt,name=total,proto3" json:"total,omitempty"`
+	// What is used, in bytes.
+	Used uint64 `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
+	// What is not used, in bytes.
+	Free uint64 `protobuf:"varint,3,opt,name=free,proto3" json:"free,omitempty"`
+	// Read from it since the machine started, in bytes.
+	In uint64 `protobuf:"varint,4,opt,name=in,proto3" json:"in,omitempty"`
+	// Written to it since the machine started, in bytes.
+	Out           uint64 `protobuf:"varint,5,opt,name=out,proto3" json:"out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -902,17 +981,27 @@ func (x *Swap) GetOut() uint64 {
 	return 0
 }
 
+// FileSystem is a mounted file system.
 type FileSystem struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
-	Mountpoint    string                 `protobuf:"bytes,2,opt,name=mountpoint,proto3" json:"mountpoint,omitempty"`
-	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	ReadOnly      bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	Size          uint64                 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
-	Used          uint64                 `protobuf:"varint,6,opt,name=used,proto3" json:"used,omitempty"`
-	Available     uint64                 `protobuf:"varint,7,opt,name=available,proto3" json:"available,omitempty"`
-	Inodes        uint64                 `protobuf:"varint,8,opt,name=inodes,proto3" json:"inodes,omitempty"`
-	InodesUsed    uint64                 `protobuf:"varint,9,opt,name=inodes_used,json=inodesUsed,proto3" json:"inodes_used,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its device, such as "/dev/sda1".
+	Device string `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	// Where it is mounted.
+	Mountpoint string `protobuf:"bytes,2,opt,name=mountpoint,proto3" json:"mountpoint,omitempty"`
+	// Its type, such as "ext4".
+	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	// It cannot be written.
+	ReadOnly bool `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// Its size, in bytes.
+	Size uint64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
+	// What is used, in bytes.
+	Used uint64 `protobuf:"varint,6,opt,name=used,proto3" json:"used,omitempty"`
+	// What users other than root may still write, in bytes.
+	Available uint64 `protobuf:"varint,7,opt,name=available,proto3" json:"available,omitempty"`
+	// Number of inodes; 0 if there is no limit.
+	Inodes uint64 `protobuf:"varint,8,opt,name=inodes,proto3" json:"inodes,omitempty"`
+	// Number of inodes in use.
+	InodesUsed    uint64 `protobuf:"varint,9,opt,name=inodes_used,json=inodesUsed,proto3" json:"inodes_used,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1010,18 +1099,27 @@ func (x *FileSystem) GetInodesUsed() uint64 {
 	return 0
 }
 
-// All but in_flight since the machine started.
+// Disk is a block device. All but in_flight is counted since the machine started.
 type Disk struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
-	Reads         uint64                 `protobuf:"varint,2,opt,name=reads,proto3" json:"reads,omitempty"`
-	Writes        uint64                 `protobuf:"varint,3,opt,name=writes,proto3" json:"writes,omitempty"`
-	ReadBytes     uint64                 `protobuf:"varint,4,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
-	WrittenBytes  uint64                 `protobuf:"varint,5,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
-	ReadTime      *durationpb.Duration   `protobuf:"bytes,6,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"`
-	WriteTime     *durationpb.Duration   `protobuf:"bytes,7,opt,name=write_time,json=writeTime,proto3" json:"write_time,omitempty"`
-	BusyTime      *durationpb.Duration   `protobuf:"bytes,8,opt,name=busy_time,json=busyTime,proto3" json:"busy_time,omitempty"`
-	InFlight      uint64                 `protobuf:"varint,9,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, such as "sda".
+	Device string `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	// Number of reads.
+	Reads uint64 `protobuf:"varint,2,opt,name=reads,proto3" json:"reads,omitempty"`
+	// Number of writes.
+	Writes uint64 `protobuf:"varint,3,opt,name=writes,proto3" json:"writes,omitempty"`
+	// Read, in bytes.
+	ReadBytes uint64 `protobuf:"varint,4,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	// Written, in bytes.
+	WrittenBytes uint64 `protobuf:"varint,5,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	// Time of all reads; those at the same time count each.
+	ReadTime *durationpb.Duration `protobuf:"bytes,6,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"`
+	// Time of all writes; those at the same time count each.
+	WriteTime *durationpb.Duration `protobuf:"bytes,7,opt,name=write_time,json=writeTime,proto3" json:"write_time,omitempty"`
+	// Time in which there was a request.
+	BusyTime *durationpb.Duration `protobuf:"bytes,8,opt,name=busy_time,json=busyTime,proto3" json:"busy_time,omitempty"`
+	// Number of requests now.
+	InFlight      uint64 `protobuf:"varint,9,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,20 +1217,29 @@ func (x *Disk) GetInFlight() uint64 {
 	return 0
 }
 
-// Since the interface came up.
+// Network is a network interface. Its values are counted since it came up.
 type Network struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Interface       string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
-	ReceivedBytes   uint64                 `protobuf:"varint,2,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
-	ReceivedPackets uint64                 `protobuf:"varint,3,opt,name=received_packets,json=receivedPackets,proto3" json:"received_packets,omitempty"`
-	ReceivedErrors  uint64                 `protobuf:"varint,4,opt,name=received_errors,json=receivedErrors,proto3" json:"received_errors,omitempty"`
-	ReceivedDrops   uint64                 `protobuf:"varint,5,opt,name=received_drops,json=receivedDrops,proto3" json:"received_drops,omitempty"`
-	SentBytes       uint64                 `protobuf:"varint,6,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
-	SentPackets     uint64                 `protobuf:"varint,7,opt,name=sent_packets,json=sentPackets,proto3" json:"sent_packets,omitempty"`
-	SentErrors      uint64                 `protobuf:"varint,8,opt,name=sent_errors,json=sentErrors,proto3" json:"sent_errors,omitempty"`
-	SentDrops       uint64                 `protobuf:"varint,9,opt,name=sent_drops,json=sentDrops,proto3" json:"sent_drops,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, such as "eth0".
+	Interface string `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	// Received, in bytes.
+	ReceivedBytes uint64 `protobuf:"varint,2,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	// Number of packets received.
+	ReceivedPackets uint64 `protobuf:"varint,3,opt,name=received_packets,json=receivedPackets,proto3" json:"received_packets,omitempty"`
+	// Number of packets that were received with an error.
+	ReceivedErrors uint64 `protobuf:"varint,4,opt,name=received_errors,json=receivedErrors,proto3" json:"received_errors,omitempty"`
+	// Number of received packets that were dropped.
+	ReceivedDrops uint64 `protobuf:"varint,5,opt,name=received_drops,json=receivedDrops,proto3" json:"received_drops,omitempty"`
+	// Sent, in bytes.
+	SentBytes uint64 `protobuf:"varint,6,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	// Number of packets sent.
+	SentPackets uint64 `protobuf:"varint,7,opt,name=sent_packets,json=sentPackets,proto3" json:"sent_packets,omitempty"`
+	// Number of packets that could not be sent.
+	SentErrors uint64 `protobuf:"varint,8,opt,name=sent_errors,json=sentErrors,proto3" json:"sent_errors,omitempty"`
+	// Number of packets to send that were dropped.
+	SentDrops     uint64 `protobuf:"varint,9,opt,name=sent_drops,json=sentDrops,proto3" json:"sent_drops,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Network) Reset() {
@@ -1228,12 +1335,17 @@ func (x *Network) GetSentDrops() uint64 {
 	return 0
 }
 
+// Temperature is the reading of a sensor.
 type Temperature struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sensor        string                 `protobuf:"bytes,1,opt,name=sensor,proto3" json:"sensor,omitempty"`
-	Celsius       float64                `protobuf:"fixed64,2,opt,name=celsius,proto3" json:"celsius,omitempty"`
-	High          *float64               `protobuf:"fixed64,3,opt,name=high,proto3,oneof" json:"high,omitempty"`
-	Critical      *float64               `protobuf:"fixed64,4,opt,name=critical,proto3,oneof" json:"critical,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the sensor.
+	Sensor string `protobuf:"bytes,1,opt,name=sensor,proto3" json:"sensor,omitempty"`
+	// The reading, in degrees Celsius.
+	Celsius float64 `protobuf:"fixed64,2,opt,name=celsius,proto3" json:"celsius,omitempty"`
+	// Limit above which it is too hot, in degrees Celsius; absent if there is none.
+	High *float64 `protobuf:"fixed64,3,opt,name=high,proto3,oneof" json:"high,omitempty"`
+	// Limit above which it takes harm, in degrees Celsius; absent if there is none.
+	Critical      *float64 `protobuf:"fixed64,4,opt,name=critical,proto3,oneof" json:"critical,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1296,11 +1408,15 @@ func (x *Temperature) GetCritical() float64 {
 	return 0
 }
 
+// Load is the average number of tasks that run or wait.
 type Load struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	One           float64                `protobuf:"fixed64,1,opt,name=one,proto3" json:"one,omitempty"`
-	Five          float64                `protobuf:"fixed64,2,opt,name=five,proto3" json:"five,omitempty"`
-	Fifteen       float64                `protobuf:"fixed64,3,opt,name=fifteen,proto3" json:"fifteen,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number over one minute.
+	One float64 `protobuf:"fixed64,1,opt,name=one,proto3" json:"one,omitempty"`
+	// Number over five minutes.
+	Five float64 `protobuf:"fixed64,2,opt,name=five,proto3" json:"five,omitempty"`
+	// Number over fifteen minutes.
+	Fifteen       float64 `protobuf:"fixed64,3,opt,name=fifteen,proto3" json:"fifteen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1356,11 +1472,15 @@ func (x *Load) GetFifteen() float64 {
 	return 0
 }
 
+// Value is one value of a series.
 type Value struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Series        string                 `protobuf:"bytes,1,opt,name=series,proto3" json:"series,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Value         float64                `protobuf:"fixed64,3,opt,name=value,proto3" json:"value,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the series.
+	Series string `protobuf:"bytes,1,opt,name=series,proto3" json:"series,omitempty"`
+	// The value of each of the series' labels, by name of the label.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The value, in the unit of the series.
+	Value         float64 `protobuf:"fixed64,3,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1425,12 +1545,13 @@ const file_stats_v1_stats_proto_rawDesc = "" +
 	"\x12CollectorsResponse\x125\n" +
 	"\n" +
 	"collectors\x18\x01 \x03(\v2\x15.drover.stats.v1.InfoR\n" +
-	"collectors\"\x86\x01\n" +
+	"collectors\"\xa2\x01\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rconfig_schema\x18\x02 \x01(\fR\fconfigSchema\x12\x14\n" +
 	"\x05parts\x18\x03 \x03(\tR\x05parts\x12/\n" +
-	"\x06series\x18\x04 \x03(\v2\x17.drover.stats.v1.SeriesR\x06series\"\x95\x01\n" +
+	"\x06series\x18\x04 \x03(\v2\x17.drover.stats.v1.SeriesR\x06series\x12\x1a\n" +
+	"\bfeatures\x18\x05 \x03(\tR\bfeatures\"\x95\x01\n" +
 	"\x06Series\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04unit\x18\x02 \x01(\tR\x04unit\x12 \n" +

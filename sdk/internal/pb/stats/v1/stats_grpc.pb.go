@@ -37,8 +37,13 @@ const (
 //
 // Errors and the header of streams are those of drover.driver.v1.
 type StatsClient interface {
+	// Collectors says which collectors the process serves. It does no work and always
+	// answers the same.
 	Collectors(ctx context.Context, in *CollectorsRequest, opts ...grpc.CallOption) (*CollectorsResponse, error)
+	// SetConfig passes the agent's configuration of a collector, before its first
+	// Collect and again whenever it changes.
 	SetConfig(ctx context.Context, in *SetConfigRequest, opts ...grpc.CallOption) (*SetConfigResponse, error)
+	// Collect streams samples: one at once, then one per interval.
 	Collect(ctx context.Context, in *CollectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Sample], error)
 }
 
@@ -99,8 +104,13 @@ type Stats_CollectClient = grpc.ServerStreamingClient[Sample]
 //
 // Errors and the header of streams are those of drover.driver.v1.
 type StatsServer interface {
+	// Collectors says which collectors the process serves. It does no work and always
+	// answers the same.
 	Collectors(context.Context, *CollectorsRequest) (*CollectorsResponse, error)
+	// SetConfig passes the agent's configuration of a collector, before its first
+	// Collect and again whenever it changes.
 	SetConfig(context.Context, *SetConfigRequest) (*SetConfigResponse, error)
+	// Collect streams samples: one at once, then one per interval.
 	Collect(*CollectRequest, grpc.ServerStreamingServer[Sample]) error
 	mustEmbedUnimplementedStatsServer()
 }

@@ -1,0 +1,109 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package confine
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tasksSuffix is that of the cgroup, beside a driver's own, into which the processes of
+// its tasks are moved. It has no limits.
+const tasksSuffix = ".tasks"
+
+// members returns the processes in a cgroup.
+func members(dir string) []int {
+	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for field := range strings.FieldsSeq(string(raw)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// EndOthers kills the processes in a plugin's cgroup that belong to none of the
+// sessions, such as those that left the session of an ended plugin.
+func (g *Groups) EndOthers(name string, sessions map[int]bool) (killed int) {
+	for range endRounds { // one may have forked meanwhile
+		left := 0
+		for _, dir := range g.dirs(name) {
+			for _, pid := range members(dir) {
+				if sid, err := unix.Getsid(pid); err != nil || sessions[sid] || isZombie(pid) {
+					continue
+				}
+				if unix.Kill(pid, unix.SIGKILL) == nil {
+					left++
+				}
+			}
+		}
+		if left == 0 {
+			return killed
+		}
+		killed = max(killed, left)
+		time.Sleep(time.Millisecond)
+	}
+	return killed
+}
+
+// endRounds ends the search where processes fork faster than they are killed; the limit
+// of the cgroup holds them.
+const endRounds = 500
+
+func isZombie(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return true
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(after, "Z")
+}
+
+// FreeTasks moves the processes in a driver's cgroup, but for the given ones, out of
+// its limits: they are tasks, or look after one.
+func (g *Groups) FreeTasks(name string, except map[int]bool) {
+	for _, dir := range g.dirs(name) {
+		for _, pid := range members(dir) {
+			if except[pid] {
+				continue
+			}
+			tasks := dir + tasksSuffix
+			if err := os.MkdirAll(tasks, 0o755); err != nil {
+				return
+			}
+			// An error means that it has ended.
+			_ = os.WriteFile(filepath.Join(tasks, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+		}
+	}
+}
+
+// Descendants returns the processes below one, without itself.
+func Descendants(pid int) []int {
+	threads, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, file := range threads {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for field := range strings.FieldsSeq(string(raw)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				out = append(append(out, child), Descendants(child)...)
+			}
+		}
+	}
+	return out
+}

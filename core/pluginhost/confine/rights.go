@@ -1,0 +1,115 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package confine
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Rights are what the processes of one plugin may do. It is also what a status shows.
+type Rights struct {
+	Profile string
+	// User is the name or the id of the user; "" is the agent's own user. OwnUser means
+	// an id that no other plugin has.
+	User            string   `json:",omitempty"`
+	OwnUser         bool     `json:",omitempty"`
+	Groups          []string `json:",omitempty"`
+	Capabilities    []string // ["all"] means all that the agent has
+	NoNewPrivileges bool
+	// RestrictFiles limits the plugin to the paths that are not in Hidden, for reading,
+	// and to Write, for writing. Read are paths inside of Hidden that it may read.
+	RestrictFiles    bool
+	Hidden           []string `json:",omitempty"`
+	Read             []string `json:",omitempty"`
+	Write            []string `json:",omitempty"`
+	Network          bool
+	RestrictSyscalls bool
+	// MemoryMB, Pids, OpenFiles and StateMB are limits; 0 means none.
+	MemoryMB  int `json:",omitempty"`
+	Pids      int `json:",omitempty"`
+	OpenFiles int `json:",omitempty"`
+	StateMB   int `json:",omitempty"`
+}
+
+// The default limits. A driver's are far above what one needs, because its tasks may
+// pass through its processes at their start.
+const (
+	driverMemoryMB = 1024
+	driverPids     = 16384
+	smallMemoryMB  = 512
+	smallPids      = 512
+	smallOpenFiles = 4096
+	smallStateMB   = 256
+)
+
+// deviceGroups are the groups, where a machine has them, that own the devices which
+// device plugins look after.
+var deviceGroups = []string{"render", "video"}
+
+// defaults are the rights of a profile. A driver starts tasks, which may be root's and
+// have whatever their driver has: it has the rights of the agent.
+func defaults(profile string) Rights {
+	if profile == ProfileDriver {
+		return Rights{
+			Profile: profile, Capabilities: []string{allCapabilities}, Network: true,
+			MemoryMB: driverMemoryMB, Pids: driverPids,
+		}
+	}
+	r := Rights{
+		Profile: profile, OwnUser: true, NoNewPrivileges: true, RestrictFiles: true, RestrictSyscalls: true,
+		MemoryMB: smallMemoryMB, Pids: smallPids, OpenFiles: smallOpenFiles, StateMB: smallStateMB,
+	}
+	if profile == ProfileDevice {
+		r.Groups = deviceGroups
+	}
+	return r
+}
+
+// RightsOf returns the rights of a plugin with a profile, changed by what the operator
+// says.
+func RightsOf(profile string, a Access) Rights {
+	r := defaults(cmp.Or(a.Profile, profile))
+	if a.User != "" {
+		r.User, r.OwnUser = a.User, false
+	}
+	if a.Groups != nil {
+		r.Groups = a.Groups
+	}
+	if a.Capabilities != nil {
+		r.Capabilities = nil
+		for _, name := range a.Capabilities {
+			r.Capabilities = append(r.Capabilities, strings.TrimPrefix(strings.ToLower(name), "cap_"))
+		}
+	}
+	if a.NoNewPrivileges != nil {
+		r.NoNewPrivileges = *a.NoNewPrivileges
+	}
+	if a.Filesystem != "" {
+		r.RestrictFiles = a.Filesystem == Restricted
+	}
+	r.Read, r.Write = slices.Clone(a.ReadPaths), slices.Clone(a.WritePaths)
+	if a.Syscalls != "" {
+		r.RestrictSyscalls = a.Syscalls == Restricted
+	}
+	if a.Network != nil {
+		r.Network = *a.Network
+	}
+	for _, n := range []struct {
+		limit *int
+		asked int
+	}{{&r.MemoryMB, a.MemoryMB}, {&r.Pids, a.Pids}, {&r.OpenFiles, a.OpenFiles}, {&r.StateMB, a.StateMB}} {
+		if n.asked != 0 {
+			*n.limit = max(0, n.asked)
+		}
+	}
+	return r
+}
+
+// AllCapabilities reports whether the plugin keeps every capability of the agent.
+func (r *Rights) AllCapabilities() bool { return slices.Contains(r.Capabilities, allCapabilities) }
+
+// Limits are the limits of the plugin's processes together.
+func (r *Rights) Limits() Limits { return Limits{MemoryMB: r.MemoryMB, Pids: r.Pids} }

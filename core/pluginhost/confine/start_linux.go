@@ -1,0 +1,196 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Identity is the user and the groups of a process, as the kernel has them.
+type Identity struct {
+	UID, GID int
+	Groups   []int
+}
+
+// Changes reports whether the identity is not that of this process.
+func (i Identity) Changes() bool { return i.UID != os.Geteuid() }
+
+// Identify resolves the user and the groups of the rights. own is the id of the plugin
+// alone. Groups that the machine lacks are left out. FailedPrecondition: the agent is
+// not root and the operator asks for another user.
+func (r *Rights) Identify(own int) (Identity, error) {
+	id := Identity{UID: os.Geteuid(), GID: os.Getegid()}
+	switch {
+	case r.OwnUser && os.Geteuid() == 0:
+		id.UID, id.GID = own, own
+	case r.User != "":
+		var err error
+		if id.UID, id.GID, err = lookup(r.User); err != nil {
+			return id, err
+		}
+	}
+	if os.Geteuid() != 0 {
+		if id.Changes() {
+			return id, errdefs.FailedPreconditionf("the plugin is to run as user %q, and only an agent that is root can do that; run the agent as root, or remove user from the plugin's block", r.User)
+		}
+		return id, nil
+	}
+	for _, name := range r.Groups {
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			continue
+		}
+		if gid, err := strconv.Atoi(g.Gid); err == nil {
+			id.Groups = append(id.Groups, gid)
+		}
+	}
+	return id, nil
+}
+
+func lookup(name string) (uid, gid int, err error) {
+	if n, err := strconv.Atoi(name); err == nil && n >= 0 {
+		return n, n, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, 0, errdefs.FailedPreconditionf("the plugin is to run as user %q, and this machine has none of that name; create it, or change user in the plugin's block", name)
+	}
+	uid, err = strconv.Atoi(u.Uid)
+	if err == nil {
+		gid, err = strconv.Atoi(u.Gid)
+	}
+	if err != nil {
+		return 0, 0, errdefs.FailedPreconditionf("the ids of user %q are not numbers: %w", name, err)
+	}
+	return uid, gid, nil
+}
+
+// Start starts cmd with the rights. What is restricted belongs to threads in Linux and
+// is inherited by what they start: so the command is started by a thread that has only
+// these rights, and that ends afterwards.
+func Start(cmd *exec.Cmd, r *Rights, id Identity) error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked, so that the thread ends with this goroutine
+		err := r.enter()
+		if err == nil {
+			r.become(cmd, id)
+			err = cmd.Start()
+		}
+		started <- err
+	}()
+	return <-started
+}
+
+// become sets the user of the command, and the capabilities that a user other than root
+// keeps.
+func (r *Rights) become(cmd *exec.Cmd, id Identity) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	if !id.Changes() && id.Groups == nil {
+		return
+	}
+	groups := make([]uint32, 0, len(id.Groups))
+	for _, g := range id.Groups {
+		groups = append(groups, uint32(g))
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(id.UID), Gid: uint32(id.GID), Groups: groups}
+	if id.UID == 0 || r.AllCapabilities() {
+		return
+	}
+	for _, name := range r.Capabilities {
+		cmd.SysProcAttr.AmbientCaps = append(cmd.SysProcAttr.AmbientCaps, uintptr(capabilityNumber(name)))
+	}
+}
+
+// enter gives up everything else for the calling thread. What the kernel lacks is left
+// out: see Lacking.
+func (r *Rights) enter() error {
+	if err := r.boundCapabilities(); err != nil {
+		return err
+	}
+	if r.NoNewPrivileges || os.Geteuid() != 0 && (r.RestrictFiles || r.RestrictSyscalls || !r.Network) {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("forbid new privileges: %w", err)
+		}
+	}
+	if r.RestrictFiles {
+		if err := r.restrictFiles(); err != nil {
+			return fmt.Errorf("restrict the files of a plugin with Landlock: %w", err)
+		}
+	}
+	if r.RestrictSyscalls || !r.Network {
+		if err := r.restrictSyscalls(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+			return fmt.Errorf("restrict the system calls of a plugin: %w", err)
+		}
+	}
+	return nil
+}
+
+// boundCapabilities limits what a program of root may get.
+func (r *Rights) boundCapabilities() error {
+	if os.Geteuid() != 0 || r.AllCapabilities() {
+		return nil
+	}
+	keep := map[int]bool{}
+	for _, name := range r.Capabilities {
+		keep[capabilityNumber(name)] = true
+	}
+	for c := 0; c < 64; c++ {
+		if keep[c] {
+			continue
+		}
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) {
+			return nil // past the last one
+		}
+		if err != nil {
+			return fmt.Errorf("drop the capability %d: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// Lacking lists what of the rights this machine cannot enforce, and why.
+func (r *Rights) Lacking() []string {
+	var out []string
+	if r.RestrictFiles && landlockVersion() == 0 {
+		out = append(out, "its files are not restricted: the kernel has no Landlock (from Linux 5.13, and in its lsm= list)")
+	}
+	if (r.RestrictSyscalls || !r.Network) && !hasSeccomp() {
+		out = append(out, "its system calls and its network are not restricted: the kernel has no seccomp filters, or not for this processor")
+	}
+	if os.Geteuid() != 0 && (r.OwnUser || !r.AllCapabilities()) {
+		out = append(out, "it runs as the agent's user: only an agent that is root can give it another one and take capabilities away")
+	}
+	return out
+}
+
+// LimitFiles limits the open files of a process that was just started; 0 means no limit
+// of ours.
+func LimitFiles(pid, files int) error {
+	if files == 0 {
+		return nil
+	}
+	limit := unix.Rlimit{Cur: uint64(files), Max: uint64(files)}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("its open files are not limited, for which the agent needs CAP_SYS_RESOURCE: %w", err)
+	}
+	return nil
+}

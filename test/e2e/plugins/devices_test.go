@@ -1,0 +1,61 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugins_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/test/e2e/harness"
+)
+
+const deviceJob = `
+job "gpu" {
+  type = "batch"
+  group "g" {
+    count = 2
+    task "t" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "echo mine is $FILE_DEVICES; sleep 600"]
+      }
+      resources {
+        device "drover/file" {
+          constraint {
+            attribute = "${device.attr.size}"
+            operator  = ">="
+            value     = "1 KiB"
+          }
+        }
+      }
+    }
+  }
+}
+`
+
+func TestTasksGetDevicesOfAPluginAndNoneTwice(t *testing.T) {
+	a := newAgent(t)
+	plugin := filepath.Join(a.Dir, "file-plugin")
+	harness.Build(t, plugin, "sdk/device/v1/devicetest/testdata/device-file")
+	a.Plugin("device-file", "exec "+plugin)
+	a.Write("devices/small", 0o600, "tiny")
+	a.Write("devices/one", 0o600, strings.Repeat("x", 2048))
+	a.Configure("plugin \"file\" {\n  config { dir = \"" + a.Dir + "/devices\" }\n}\n")
+	a.start()
+	a.Run(deviceJob)
+	first := a.Await("gpu", "running", 1)[0]
+	a.Eventually(10*time.Second, "it sees its device", func() bool {
+		out, _ := a.CLI("alloc", "logs", first.ID)
+		return strings.Contains(out, "mine is one")
+	})
+	if all := a.Allocs("gpu", ""); len(all) != 1 {
+		t.Fatalf("one device that is large enough, and %d allocs", len(all))
+	}
+	// Another device appears: the node reports it, and the waiting alloc runs.
+	a.Write("devices/two", 0o600, strings.Repeat("y", 4096))
+	a.Await("gpu", "running", 2)
+}

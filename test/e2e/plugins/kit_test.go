@@ -1,0 +1,172 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugins_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/test/e2e/harness"
+)
+
+// goIn runs the go command in a directory without network access: a generated plugin
+// needs nothing that this repository does not have.
+func goIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "GOFLAGS=-trimpath", "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %s in %s: %v\n%s", strings.Join(args, " "), dir, err, out)
+	}
+	return string(out)
+}
+
+// newPlugin generates a plugin of the kind with `drover plugin new`, builds it and
+// runs its test. It returns the module's directory and the executable.
+func newPlugin(t *testing.T, a *agent, kind string) (dir, executable string) {
+	t.Helper()
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "my-" + kind
+	a.Must("plugin", "new", "-kind", kind, "-dir", a.Dir, "-module", "example.org/me/"+name, "-replace", root, name)
+	dir = filepath.Join(a.Dir, name)
+	goIn(t, dir, "vet", "./...")
+	if out := goIn(t, dir, "test", "-count=1", "./..."); !strings.Contains(out, "ok  \texample.org/me/"+name+"/") {
+		t.Fatalf("the plugin's own test did not run:\n%s", out)
+	}
+	executable = filepath.Join(a.Dir, name+"-plugin")
+	goIn(t, dir, "build", "-o", executable, ".")
+	return dir, executable
+}
+
+// install adds the plugin and the configuration of its agent.hcl to the agent.
+func (a *agent) install(name, dir, executable string) {
+	a.T.Helper()
+	body, err := os.ReadFile(executable)
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	a.Write(filepath.Join("plugins", name), 0o755, string(body))
+	config, err := os.ReadFile(filepath.Join(dir, "agent.hcl"))
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	before, err := os.ReadFile(filepath.Join(a.Dir, "agent.hcl"))
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	// The harness already has a block for raw_exec.
+	own, _, _ := strings.Cut(string(config), `plugin "raw_exec"`)
+	a.Write("agent.hcl", 0o600, string(before)+own)
+}
+
+func TestANewDriverPassesItsRulesAndRunsAJob(t *testing.T) {
+	a := newAgent(t)
+	dir, executable := newPlugin(t, a, "driver")
+	if out, code := a.CLIWithin(5*time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
+	a.install("my-driver", dir, executable)
+	a.start()
+	a.Must("job", "run", "-detach", filepath.Join(dir, "example.nomad.hcl"))
+	first := a.Await("my-driver-example", "running", 1)[0]
+	a.Eventually(10*time.Second, "the task's output is in its log", func() bool {
+		out, _ := a.CLI("alloc", "logs", first.ID)
+		return strings.Contains(out, "hello from hello")
+	})
+}
+
+func TestANewDevicePluginPassesItsRulesAndGivesATaskItsDevice(t *testing.T) {
+	a := newAgent(t)
+	dir, executable := newPlugin(t, a, "device")
+	if out, code := a.CLIWithin(5*time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
+	a.install("my-device", dir, executable)
+	a.start()
+	a.Must("job", "run", "-detach", filepath.Join(dir, "example.nomad.hcl"))
+	first := a.Await("my-device-example", "running", 1)[0]
+	a.Eventually(10*time.Second, "the task sees its device", func() bool {
+		out, _ := a.CLI("alloc", "logs", first.ID)
+		return strings.Contains(out, "mine is /dev/null")
+	})
+}
+
+func TestANewCollectorPassesItsRules(t *testing.T) {
+	a := newAgent(t)
+	_, executable := newPlugin(t, a, "stats")
+	if out, code := a.CLIWithin(5*time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") || !strings.Contains(out, `Collector "my-stats"`) {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
+}
+
+func TestPluginCheckSaysByItsExitCodeWhatCameOfIt(t *testing.T) {
+	a := newAgent(t)
+	garbage := a.Write("garbage", 0o755, "#!/bin/sh\necho hello\n")
+	if out, code := a.CLI("plugin", "check", garbage); code != 2 || !strings.Contains(out, "FAIL  handshake") {
+		t.Errorf("of what is no plugin: exit code %d, want 2\n%s", code, out)
+	}
+	if out, code := a.CLI("plugin", "check", filepath.Join(a.Dir, "nothing")); code != 1 || !strings.Contains(out, "build the plugin first") {
+		t.Errorf("of what is not there: exit code %d, want 1\n%s", code, out)
+	}
+	task := a.Write("task.hcl", 0o600, "command = \"/bin/sh\"\nargs = [\"-c\", \"${script}\"]\n")
+	config := a.Write("raw.hcl", 0o600, "enabled = true\n")
+	// Check the JSON output; the complete suites of exec and raw_exec are in their own
+	// tests.
+	args := []string{"plugin", "check", "-json", "-name", "raw_exec", "-config", config, "-task-config", task, "-timeout", "1m"}
+	for _, env := range []string{"DROVER_PLUGIN_STATE_DIR=" + a.Dir + "/state", "DROVER_SUPERVISOR_IDLE=2s"} {
+		args = append(args, "-env", env)
+	}
+	out, code := a.CLIWithin(5*time.Minute, append(args, filepath.Join(harness.Bin(), "driver-exec"))...)
+	if code != 0 || !strings.Contains(out, `"Failed": 0`) || !strings.Contains(out, `"Name": "recover-ended"`) || !strings.Contains(out, `"BuiltFor": "drover"`) {
+		t.Errorf("of raw_exec: exit code %d\n%s", code, out)
+	}
+}
+
+// TestAPluginInPythonRunsAJob builds the example that uses none of our Go code.
+func TestAPluginInPythonRunsAJob(t *testing.T) {
+	const python = "/usr/bin/python3"
+	if out, err := exec.CommandContext(t.Context(), python, "-c", "import grpc.aio, grpc_tools").CombinedOutput(); err != nil {
+		t.Skipf("needs make and the Debian packages python3-grpcio, python3-protobuf and python3-grpc-tools: %v\n%s", err, out)
+	}
+	a := newAgent(t)
+	source, executable := filepath.Join(a.Dir, "python"), filepath.Join(a.Dir, "plugins", "driver-python")
+	if err := os.CopyFS(source, os.DirFS("../../../examples/plugins/python")); err != nil {
+		t.Fatal(err)
+	}
+	proto, err := filepath.Abs("../../../sdk/proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "make", "-C", source, "build", "PROTO="+proto, "OUT="+executable)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, out)
+	}
+	// a.cli has a short time limit, but here an interpreter starts about forty times.
+	check := exec.CommandContext(t.Context(), filepath.Join(harness.Bin(), "drover"), "plugin", "check", "-timeout", "2m", executable)
+	if out, err := check.CombinedOutput(); err != nil || !strings.Contains(string(out), " 0 failed") {
+		t.Errorf("plugin check: %v\n%s", err, out)
+	}
+	a.start()
+	a.Must("job", "run", "-detach", filepath.Join(source, "example.nomad.hcl"))
+	first := a.Await("python-example", "running", 1)[0]
+	says := func() bool {
+		out, _ := a.CLI("alloc", "logs", first.ID)
+		return strings.Contains(out, "hello from hello")
+	}
+	a.Eventually(20*time.Second, "the task's output is in its log", says)
+	if out, code := a.CLI("alloc", "exec", first.ID, "/bin/sh", "-c", "echo inside $NOMAD_TASK_NAME"); code != 0 || !strings.Contains(out, "inside hello") {
+		t.Errorf("alloc exec: exit code %d\n%s", code, out)
+	}
+	a.Must("job", "stop", "-detach", "python-example")
+	a.Await("python-example", "complete", 1)
+}
