@@ -206,6 +206,23 @@ func TestAnUpgradeRestartsNoTaskAndEndsNoWaitOrStream(t *testing.T) {
 	check()
 }
 
+func TestAVersionThatIsStillLookingForItsDriverIsGivenTime(t *testing.T) {
+	t.Parallel()
+	h := start(t, quick(t))
+	first, err := install(t, h, "1.0.0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := holds(t, shell(t, h), 3)
+	if st, err := install(t, h, "2.0.0", "looks"); err != nil || st.PID == first.PID {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	check()
+	if p := printOf(h, "shell"); p.Health != driver.HealthHealthy {
+		t.Errorf("fingerprint %+v", p)
+	}
+}
+
 func TestAVersionThatDoesNotWorkLeavesTheOldOneAndItsTasksAlone(t *testing.T) {
 	for fault, text := range map[string]string{
 		"exits":     "ended with exit code 1 before the handshake",

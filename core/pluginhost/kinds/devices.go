@@ -245,9 +245,9 @@ func (s *deviceSlot) trouble(err error) {
 	s.print.Problem = fmt.Sprintf("cannot be fingerprinted: %v", err)
 }
 
-func (s *deviceSlot) worse(first device.Fingerprint) error {
-	if len(s.print.Groups) > 0 && len(first.Groups) == 0 {
-		return errdefs.FailedPreconditionf("the version that runs has devices and the new one finds none: %s", first.Problem)
+func (s *deviceSlot) worse(f device.Fingerprint) error {
+	if len(s.print.Groups) > 0 && len(f.Groups) == 0 {
+		return errdefs.FailedPreconditionf("the version that runs has devices and the new one finds none: %s", f.Problem)
 	}
 	return nil
 }

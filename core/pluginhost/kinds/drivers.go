@@ -246,9 +246,9 @@ func (p *DriverFingerprint) unhealthy(reason error) {
 	}
 }
 
-func (s *driverSlot) worse(first driver.Fingerprint) error {
-	if s.print.Health == driver.HealthHealthy && first.Health != driver.HealthHealthy {
-		return errdefs.FailedPreconditionf("the version that runs is healthy and the new one is %s: %s", first.Health, first.HealthDescription)
+func (s *driverSlot) worse(f driver.Fingerprint) error {
+	if s.print.Health == driver.HealthHealthy && f.Health != driver.HealthHealthy {
+		return errdefs.FailedPreconditionf("the version that runs is healthy and the new one is %s: %s", f.Health, f.HealthDescription)
 	}
 	return nil
 }

@@ -71,9 +71,9 @@ type slot[B backend, P any] interface {
 	take(P)
 	// trouble records why there is no fingerprint. The lock is held.
 	trouble(error)
-	// worse says why the first fingerprint of another version must not replace the
-	// present one. The lock is held.
-	worse(first P) error
+	// worse says why a fingerprint of another version must not replace the present one.
+	// The lock is held.
+	worse(P) error
 	// refuse makes the name accept nothing new because of reason; nil allows it again.
 	// The lock is held.
 	refuse(reason error)

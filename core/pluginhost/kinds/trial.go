@@ -8,16 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
+
+// settling is how long a version on trial may need to be as healthy as the present
+// one. A driver may say that it is not detected while it is still looking: java runs
+// the JVM to learn its version.
+const settling = 10 * time.Second
 
 // trial is one name of a process that is to take over.
 type trial[B, P, S any] struct {
 	served[B, S]
 	prints <-chan P // nil for a kind without fingerprints
-	first  P
-	follow func() // takes up the fingerprints that come after the first
+	latest P
+	follow func() // takes up the fingerprints that come after the latest
 }
 
 // Prepare implements Part.
@@ -42,31 +48,40 @@ func (p *part[B, P, S]) Prepare(ctx, ready context.Context, configs map[string]m
 	return nil
 }
 
-// fingerprint waits for the first fingerprint of a name on trial, which must not be
-// worse than the present one. ready limits the wait; the stream goes on until ctx ends.
+// fingerprint waits for a fingerprint of a name on trial that is not worse than the
+// present one. ready and settling limit the wait; the stream goes on until ctx ends.
 func (p *part[B, P, S]) fingerprint(ctx, ready context.Context, t *trial[B, P, S]) (err error) {
 	k := p.kind
 	if t.prints, err = k.fingerprint(t.backend, ctx); err != nil {
 		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("%s %q: cannot be fingerprinted: %w", k.noun, t.name, err))
 	}
 	t.follow = func() { p.follow(ctx, t.served, t.prints, func() {}) }
-	if t.first, err = firstOf(ready, t.prints); err != nil {
+	if t.latest, err = next(ready, t.prints); err != nil {
 		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("%s %q: %w", k.noun, t.name, err))
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := t.slot.worse(t.first); err != nil {
-		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("%s %q: %w", k.noun, t.name, err))
+	settled, cancel := context.WithTimeout(ready, settling)
+	defer cancel()
+	for {
+		k.mu.Lock()
+		worse := t.slot.worse(t.latest)
+		k.mu.Unlock()
+		if worse == nil {
+			return nil
+		}
+		latest, err := next(settled, t.prints)
+		if err != nil { // what it said last is the reason
+			return errdefs.New(errdefs.ClassOf(worse), fmt.Errorf("%s %q: %w", k.noun, t.name, worse))
+		}
+		t.latest = latest
 	}
-	return nil
 }
 
-// firstOf waits for the first fingerprint.
-func firstOf[T any](ctx context.Context, prints <-chan T) (T, error) {
+// next waits for a fingerprint.
+func next[T any](ctx context.Context, prints <-chan T) (T, error) {
 	select {
 	case f, ok := <-prints:
 		if !ok {
-			return f, errdefs.Unavailablef("its fingerprints ended before the first")
+			return f, errdefs.Unavailablef("its fingerprints ended")
 		}
 		return f, nil
 	case <-ctx.Done():
@@ -86,7 +101,7 @@ func (p *part[B, P, S]) TakeOver(ready context.Context) error {
 			p.presence.note(t.name, true)
 			continue
 		}
-		p.take(t.served, t.first)
+		p.take(t.served, t.latest)
 		p.watchers.Go(t.follow)
 	}
 	p.trials = nil

@@ -27,7 +27,7 @@ type version struct {
 	Drivers []string
 	// Collectors each read a directory; the fault stalls has them not measure.
 	Collectors []string
-	// Fault is exits, hangs, loses, stalls, unhealthy, crashes or refuses.
+	// Fault is exits, hangs, loses, stalls, unhealthy, looks, crashes or refuses.
 	Fault string
 }
 
@@ -119,10 +119,18 @@ func (f *faulty) RecoverTask(ctx context.Context, h *driver.Handle) error {
 }
 
 func (f *faulty) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
-	if f.fault != "unhealthy" {
-		return f.Driver.Fingerprint(ctx)
-	}
 	out := make(chan driver.Fingerprint, 1)
+	switch f.fault {
+	default:
+		return f.Driver.Fingerprint(ctx)
+	case "looks": // as java, while the JVM says its version
+		out <- driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: "it is being looked for"}
+		time.AfterFunc(300*time.Millisecond, func() {
+			out <- driver.Fingerprint{Health: driver.HealthHealthy, HealthDescription: "Healthy"}
+		})
+		return out, nil
+	case "unhealthy":
+	}
 	out <- driver.Fingerprint{Health: driver.HealthUnhealthy, HealthDescription: "this version is ill"}
 	return out, nil
 }
