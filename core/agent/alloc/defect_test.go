@@ -15,15 +15,13 @@ import (
 func TestAStepThatPanicsCostsItsTaskAndNotTheAgent(t *testing.T) {
 	with(t, func(t *testing.T, b *bed) {
 		b.driver.onStart = func(context.Context, *driver.TaskConfig) error {
-			var none map[string]int
-			none["x"] = 1
-			return nil
+			panic("the driver's side is confused")
 		}
 		task := newTask("web")
 		task.RestartPolicy = &model.RestartPolicy{Mode: "fail"}
 		b.run(newAlloc(task))
 		synctest.Wait()
 		b.wants("", "failed")
-		b.hasEvent("web", "because of a defect of Drover: assignment to entry in nil map")
+		b.hasEvent("web", "because of a defect of Drover: the driver's side is confused")
 	})
 }
