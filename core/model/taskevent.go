@@ -5,7 +5,10 @@ package model
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -135,6 +138,52 @@ func EventSetupFailure(why string) TaskEvent {
 // EventArtifactFailed says that an artifact could not be fetched.
 func EventArtifactFailed(why string) TaskEvent {
 	return TaskEvent{Type: TaskArtifactDownloadFailed, DownloadError: why, DisplayMessage: why, Details: map[string]string{"download_error": why}}
+}
+
+// Names in the Details of an event that say more about a failure.
+const (
+	detailReason     = "reason"
+	detailRetryAfter = "retry_after"
+	detailPrefix     = "detail." // followed by the name that the driver gave
+)
+
+// Explain adds to the event of a failure what its error says beyond its text: a reason
+// code, details by name, and how long to wait before the next try. What is empty is left
+// out.
+func (e *TaskEvent) Explain(reason string, details map[string]string, retryAfter time.Duration) {
+	if reason == "" && len(details) == 0 && retryAfter <= 0 {
+		return
+	}
+	e.Details = maps.Clone(e.Details)
+	if e.Details == nil {
+		e.Details = map[string]string{}
+	}
+	if reason != "" {
+		e.Details[detailReason] = reason
+	}
+	if retryAfter > 0 {
+		e.Details[detailRetryAfter] = retryAfter.String()
+	}
+	for name, value := range details {
+		e.Details[detailPrefix+name] = value
+	}
+}
+
+// Explanation returns in one line what Explain added, or "".
+func (e *TaskEvent) Explanation() string {
+	var parts []string
+	if reason := e.Details[detailReason]; reason != "" {
+		parts = append(parts, "reason "+reason)
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.Details)) {
+		if name, is := strings.CutPrefix(key, detailPrefix); is {
+			parts = append(parts, fmt.Sprintf("%s %q", name, e.Details[key]))
+		}
+	}
+	if after := e.Details[detailRetryAfter]; after != "" {
+		parts = append(parts, "next try not within "+after)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // EventMessage returns an event of any type with only a message.

@@ -3,8 +3,9 @@
 
 // Package errdefs holds the error classes that all of Drover shares, and their mapping
 // to gRPC status and back. A class says what the caller can do about an error; the
-// text says what happened. It owns no errors of a specific area and no HTTP codes
-// (core/api does). Every package may import it.
+// text says what happened. A reason code, details and a retry hint may explain it further.
+// It owns no errors of a specific area and no HTTP codes (core/api does). Every package may
+// import it.
 //
 // Create an error of a class with the class's constructor, which wraps like
 // fmt.Errorf:
@@ -15,6 +16,12 @@
 //
 //	if errdefs.IsNotFound(err) { ... }
 //
+// Explain an error where it helps users or programs; all of it is kept by %w and over gRPC:
+//
+//	err = errdefs.WithReason(err, "image_not_found")
+//	err = errdefs.WithDetail(err, "image", name)
+//	err = errdefs.WithRetryAfter(err, time.Minute)
+//
 // If a classed error wraps another one, the class of the outer error counts.
 // errors.Is(err, errdefs.NotFound) also matches the inner ones.
 package errdefs
@@ -23,6 +30,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Class says what an error means to a caller. Each class is itself an error, so
@@ -49,11 +57,15 @@ const (
 // Error returns the name of the class.
 func (c Class) Error() string { return string(c) }
 
-// classed adds a class, and optionally an explicit retryable mark, to an error.
+// classed adds a class, and optionally an explicit retryable mark and what explains it, to
+// an error.
 type classed struct {
-	class     Class
-	err       error
-	retryable *bool
+	class      Class
+	err        error
+	retryable  *bool
+	reason     string            // in the form of code
+	details    map[string]string // sound names and values
+	retryAfter time.Duration
 }
 
 func (e *classed) Error() string { return e.err.Error() }
@@ -210,10 +222,8 @@ func WithRetryable(err error, retryable bool) error {
 // RetryableMark returns the outermost mark set by WithRetryable. marked is false if
 // there is none.
 func RetryableMark(err error) (retryable, marked bool) {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if c, ok := e.(*classed); ok && c.retryable != nil {
-			return *c.retryable, true
-		}
+	if e := outermost(err, func(e *classed) bool { return e.retryable != nil }); e != nil {
+		return *e.retryable, true
 	}
 	return false, false
 }

@@ -6,15 +6,25 @@ package errdefs
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// infoDomain marks the ErrorInfo detail that carries what a gRPC code cannot express:
-// the class Conflict and the retryable mark.
+// infoDomain marks the ErrorInfo detail that carries what a gRPC code cannot express: the
+// class as its reason, and in its metadata the rest. The retry hint is a RetryInfo detail.
 const infoDomain = "drover"
+
+// Names in the metadata of ErrorInfo.
+const (
+	metaRetryable = "retryable" // "true" or "false"
+	metaReason    = "reason"    // the reason code
+	metaDetail    = "detail."   // followed by the name of a detail
+)
 
 var toCode = map[Class]codes.Code{
 	NotFound:           codes.NotFound,
@@ -51,8 +61,8 @@ var fromCode = map[codes.Code]Class{
 	codes.DataLoss:           Internal,
 }
 
-// ToGRPC converts err into a gRPC status error with the same text, class and retryable
-// mark. It returns status errors and nil unchanged.
+// ToGRPC converts err into a gRPC status error with the same text, class, retryable mark,
+// reason code, details and retry hint. It returns status errors and nil unchanged.
 func ToGRPC(err error) error {
 	if err == nil {
 		return nil
@@ -65,20 +75,31 @@ func ToGRPC(err error) error {
 	}
 	class := ClassOf(err)
 	st := status.New(toCode[class], err.Error())
-	info := &errdetails.ErrorInfo{Reason: string(class), Domain: infoDomain}
+	info := &errdetails.ErrorInfo{Reason: string(class), Domain: infoDomain, Metadata: map[string]string{}}
 	// Transmit only an explicit mark: without one the class decides on both sides.
 	if retryable, marked := RetryableMark(err); marked {
-		info.Metadata = map[string]string{"retryable": strconv.FormatBool(retryable)}
+		info.Metadata[metaRetryable] = strconv.FormatBool(retryable)
 	}
-	withInfo, detailErr := st.WithDetails(info)
+	if reason := ReasonOf(err); reason != "" {
+		info.Metadata[metaReason] = reason
+	}
+	for name, value := range DetailsOf(err) {
+		info.Metadata[metaDetail+name] = value
+	}
+	parts := []protoadapt.MessageV1{info}
+	if d := RetryAfter(err); d > 0 {
+		parts = append(parts, &errdetails.RetryInfo{RetryDelay: durationpb.New(d)})
+	}
+	withParts, detailErr := st.WithDetails(parts...)
 	if detailErr != nil {
 		return st.Err()
 	}
-	return withInfo.Err()
+	return withParts.Err()
 }
 
-// FromGRPC converts a gRPC status error back into an error with its class, text and
-// retryable mark. It returns nil and errors that are not a status unchanged.
+// FromGRPC converts a gRPC status error back into an error with all that ToGRPC keeps.
+// What a defective or hostile side sent beyond the limits of this package is cut. It
+// returns nil and errors that are not a status unchanged.
 func FromGRPC(err error) error {
 	if err == nil {
 		return nil
@@ -93,16 +114,36 @@ func FromGRPC(err error) error {
 	}
 	out := &classed{class: class, err: errors.New(st.Message())}
 	for _, d := range st.Details() {
-		info, isInfo := d.(*errdetails.ErrorInfo)
-		if !isInfo || info.GetDomain() != infoDomain {
-			continue
-		}
-		if c := Class(info.GetReason()); toCode[c] != codes.OK {
-			out.class = c
-		}
-		if b, parseErr := strconv.ParseBool(info.GetMetadata()["retryable"]); parseErr == nil {
-			out.retryable = &b
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			if d.GetDomain() == infoDomain {
+				out.read(d)
+			}
+		case *errdetails.RetryInfo:
+			if d.GetRetryDelay().IsValid() {
+				out.retryAfter = soundHint(d.GetRetryDelay().AsDuration())
+			}
 		}
 	}
 	return out
+}
+
+func (e *classed) read(info *errdetails.ErrorInfo) {
+	if c := Class(info.GetReason()); toCode[c] != codes.OK {
+		e.class = c
+	}
+	meta := info.GetMetadata()
+	if b, err := strconv.ParseBool(meta[metaRetryable]); err == nil {
+		e.retryable = &b
+	}
+	e.reason = code(meta[metaReason])
+	// DetailsOf limits the number, so that both sides choose the same ones.
+	for key, value := range meta {
+		if name, is := strings.CutPrefix(key, metaDetail); is && name != "" {
+			if e.details == nil {
+				e.details = map[string]string{}
+			}
+			e.details[code(name)] = printable(value)
+		}
+	}
 }

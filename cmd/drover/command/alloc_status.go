@@ -150,7 +150,7 @@ func (s *session) taskTable(a *model.Allocation) {
 		t := a.TaskStates[name]
 		last := ""
 		if n := len(t.Events); n > 0 {
-			last = t.Events[n-1].Type + ": " + t.Events[n-1].DisplayMessage
+			last = t.Events[n-1].Type + ": " + described(t.Events[n-1])
 		}
 		rows = append(rows, []string{name, t.State, text(t.Failed), text(t.Restarts), last})
 	}
@@ -175,10 +175,18 @@ func (s *session) describeTasks(a *model.Allocation, uses map[string]*usage, dev
 		s.printf("\nRecent Events:")
 		var rows [][]string
 		for _, e := range slices.Backward(t.Events) {
-			rows = append(rows, []string{date(e.Time), e.Type, e.DisplayMessage})
+			rows = append(rows, []string{date(e.Time), e.Type, described(e)})
 		}
 		s.table([]string{"Time", "Type", "Description"}, rows)
 	}
+}
+
+// described is the text of an event with what its error says beyond it.
+func described(e *model.TaskEvent) string {
+	if more := e.Explanation(); more != "" {
+		return e.DisplayMessage + " (" + more + ")"
+	}
+	return e.DisplayMessage
 }
 
 // describeUse prints the resources of a task and how much of them it uses.

@@ -132,7 +132,10 @@ func (r *Runner) launch(ctx context.Context, name string, e task.Start) (driver.
 		if ctx.Err() == nil {
 			t.at.LastError = err.Error()
 		}
-		return nil, task.StartFailed{Run: run, Err: err.Error(), Cause: causeOf(err), Retry: mayRetry(err), Jitter: r.cfg.Jitter()}
+		return nil, task.StartFailed{
+			Run: run, Err: err.Error(), Cause: causeOf(err), Retry: mayRetry(err), Jitter: r.cfg.Jitter(),
+			Reason: errdefs.ReasonOf(err), Details: errdefs.DetailsOf(err), RetryAfter: errdefs.RetryAfter(err),
+		}
 	}
 	t.at.LastError = ""
 	return drv, task.Started{Run: run}

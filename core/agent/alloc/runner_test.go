@@ -408,3 +408,34 @@ func TestWhatAnEndedTaskHoldsIsFreedThoughTheAgentEnds(t *testing.T) {
 		}
 	})
 }
+
+func TestADriversErrorExplainsItselfInTheEventAndDelaysTheNextTry(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		tries := 0
+		b.driver.onStart = func(context.Context, *driver.TaskConfig) error {
+			if tries++; tries > 1 {
+				return nil
+			}
+			err := errdefs.WithDetail(errdefs.WithReason(errdefs.NotFoundf("no image"), "image_not_found"), "image", "web:9")
+			return errdefs.FromGRPC(errdefs.ToGRPC(errdefs.WithRetryAfter(err, 5*time.Minute)))
+		}
+		web := newTask("web")
+		web.RestartPolicy = &model.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: 10 * time.Second, Mode: "fail"}
+		b.run(newAlloc(web))
+		time.Sleep(4*time.Minute + 50*time.Second)
+		synctest.Wait()
+		b.wants("", "pending")
+		var failed *model.TaskEvent
+		for _, e := range b.r.View().TaskStates["web"].Events {
+			if e.Type == model.TaskDriverFailure {
+				failed = e
+			}
+		}
+		if failed == nil || failed.Details["reason"] != "image_not_found" || failed.Details["detail.image"] != "web:9" || failed.Details["retry_after"] != "5m0s" {
+			t.Errorf("%+v", failed)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		b.wants("web", "running")
+	})
+}

@@ -26,6 +26,11 @@ type StartFailed struct {
 	Retry  bool
 	Cause  Cause
 	Jitter float64 // 0..1, for the delay of a restart
+	// Reason, Details and RetryAfter are what errdefs.ReasonOf, DetailsOf and RetryAfter
+	// say about the error; empty if it says nothing.
+	Reason     string
+	Details    map[string]string
+	RetryAfter time.Duration
 }
 
 // Cause is the part of a start that failed.

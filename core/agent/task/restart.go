@@ -14,7 +14,11 @@ const (
 	reasonWithin    = model.RestartWithinPolicy
 	reasonDelayed   = "Exceeded allowed attempts, applying a delay"
 	reasonForbidden = "Policy allows no restarts"
+	reasonHint      = "The failed start asked for a later try"
 )
+
+// maxHint is the longest delay that a failed start itself may ask for.
+const maxHint = 10 * time.Minute
 
 // Decision is what a restart policy says after a failure or an end.
 type Decision struct {
@@ -46,5 +50,20 @@ func Decide(p model.RestartPolicy, start time.Time, count int, now time.Time, ji
 	default:
 		d.Reason = fmt.Sprintf("Exceeded allowed attempts %d in interval %s and mode is %q", p.Attempts, p.Interval, p.Mode)
 	}
+	return d
+}
+
+// notBefore returns the decision with a delay of at least hint, limited to maxHint. It never
+// shortens the policy's delay. The time that it adds does not count in the policy's
+// interval: otherwise it could begin a new window for each try, and the attempts would
+// never be used up.
+func (d Decision) notBefore(hint time.Duration) Decision {
+	more := min(hint, maxHint) - d.Delay
+	if !d.Restart || more <= 0 {
+		return d
+	}
+	d.Delay += more
+	d.WindowStart = d.WindowStart.Add(more)
+	d.Reason = reasonHint
 	return d
 }

@@ -125,7 +125,7 @@ func (m *machine) startFailed(ev StartFailed) {
 	}
 	m.s.note(m.now, failure(ev))
 	if ev.Retry {
-		m.again(ev.Jitter)
+		m.again(ev.Jitter, ev.RetryAfter)
 	} else {
 		m.dieFailed("Error was unrecoverable")
 	}
@@ -159,7 +159,7 @@ func (m *machine) exited(ev Exited) {
 	case well && m.spec.EndsWell:
 		m.die()
 	default:
-		m.again(ev.Jitter)
+		m.again(ev.Jitter, 0)
 	}
 }
 
@@ -280,9 +280,9 @@ func (m *machine) wake() {
 	}
 }
 
-// again restarts the task if its restart policy allows it.
-func (m *machine) again(jitter float64) {
-	d := Decide(m.spec.Restart, m.s.WindowStart, m.s.WindowCount, m.now, jitter)
+// again restarts the task if its restart policy allows it, at the earliest after notBefore.
+func (m *machine) again(jitter float64, notBefore time.Duration) {
+	d := Decide(m.spec.Restart, m.s.WindowStart, m.s.WindowCount, m.now, jitter).notBefore(notBefore)
 	m.s.WindowStart, m.s.WindowCount = d.WindowStart, d.WindowCount
 	if !d.Restart {
 		m.dieFailed(d.Reason)

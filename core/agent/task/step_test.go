@@ -5,6 +5,7 @@ package task_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -330,5 +331,69 @@ func TestAfterAnAgentRestartWhatAnEndedRunHeldIsFreed(t *testing.T) {
 	s, _ = task.Step(spec(nil), s, task.Kill{}, t0)
 	if _, effects := task.Resume(spec(nil), s, t0); len(effects) != 1 || describe(effects[0]) != "destroy 1" {
 		t.Errorf("%s: %v", s.Phase, effects)
+	}
+}
+
+func TestAFailedStartMayAskForALaterTry(t *testing.T) {
+	failed := func(run uint64, after time.Duration) task.StartFailed {
+		return task.StartFailed{Run: run, Err: "busy", Retry: true, RetryAfter: after}
+	}
+	const asked = "busy; The failed start asked for a later try - Task restarting in "
+	for after, want := range map[time.Duration]string{
+		-time.Hour:       "busy; Task restarting in 4s",
+		0:                "busy; Task restarting in 4s",
+		3 * time.Second:  "busy; Task restarting in 4s", // never shorter than the policy's delay
+		90 * time.Second: asked + "1m30s",
+		23 * time.Hour:   asked + "10m0s",
+	} {
+		s, _ := task.Step(spec(nil), task.New(t0), task.Begin{}, t0)
+		s, effects := task.Step(spec(nil), s, failed(1, after), t0)
+		var notes []string
+		for _, e := range s.Report.Events[2:] {
+			notes = append(notes, e.DisplayMessage)
+		}
+		if got := strings.Join(notes, "; "); got != want || s.Phase != task.Backoff || effects[0] != (task.WakeUp{At: s.WakeAt}) {
+			t.Errorf("%s: %s %s", after, s.Phase, got)
+		}
+		// A restart of the agent in the middle keeps the time.
+		if _, effects := task.Resume(spec(nil), s, t0.Add(time.Second)); effects[0] != (task.WakeUp{At: s.WakeAt}) {
+			t.Errorf("%s: after a restart %v", after, effects)
+		}
+	}
+	// It does not renew the attempts: the interval of 30s passes only without the hint.
+	play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, failed(1, time.Minute), task.Backoff, "wake at 1m0s", asked + "1m0s"},
+		{60, task.Wake{}, task.Starting, "start 2", ""},
+		{61, failed(2, time.Minute), task.Dead, "", `busy; Exceeded allowed attempts 1 in interval 30s and mode is "fail"`},
+	})
+	// It does not make a permanent error retryable.
+	play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, task.StartFailed{Run: 1, Err: "never", RetryAfter: time.Minute}, task.Dead, "", "never; Error was unrecoverable"},
+	})
+	// A user does not have to wait for it.
+	play(t, spec(nil), []at{
+		{0, task.Begin{}, task.Starting, "start 1", building},
+		{0, failed(1, time.Minute), task.Backoff, "wake at 1m0s", asked + "1m0s"},
+		{1, task.Restart{Reason: "now"}, task.Starting, "start 2", "now"},
+	})
+}
+
+func TestAFailedStartSaysWhatItsErrorExplains(t *testing.T) {
+	s, _ := task.Step(spec(nil), task.New(t0), task.Begin{}, t0)
+	s, _ = task.Step(spec(nil), s, task.StartFailed{
+		Run: 1, Err: "no image", Reason: "image_not_found", Details: map[string]string{"image": "web:9", "driver_error": "x"}, RetryAfter: time.Minute, Retry: true,
+	}, t0)
+	want := map[string]string{"driver_error": "no image", "reason": "image_not_found", "retry_after": "1m0s", "detail.image": "web:9", "detail.driver_error": "x"}
+	e := s.Report.Events[2]
+	if !maps.Equal(e.Details, want) {
+		t.Errorf("%v", e.Details)
+	}
+	if got := e.Explanation(); got != `reason image_not_found, driver_error "x", image "web:9", next try not within 1m0s` {
+		t.Error(got)
+	}
+	if got := s.Report.Events[0].Explanation(); got != "" {
+		t.Error(got)
 	}
 }

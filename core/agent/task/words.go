@@ -11,6 +11,12 @@ import (
 
 // failure is the event of a start that came to nothing.
 func failure(ev StartFailed) model.TaskEvent {
+	e := failureOf(ev)
+	e.Explain(ev.Reason, ev.Details, ev.RetryAfter)
+	return e
+}
+
+func failureOf(ev StartFailed) model.TaskEvent {
 	switch ev.Cause {
 	case InSetup:
 		return model.EventSetupFailure(ev.Err)

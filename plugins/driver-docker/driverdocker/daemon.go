@@ -100,7 +100,7 @@ func (d *daemon) failed(ctx context.Context, err error, format string, args ...a
 	}
 	if class := classOf(err); class == errdefs.Unavailable {
 		d.wake()
-		return errdefs.Unavailablef("%s: the Docker daemon at %s does not answer; see whether it runs: %w", what, d.endpoint, err)
+		return errdefs.WithReason(errdefs.Unavailablef("%s: the Docker daemon at %s does not answer; see whether it runs: %w", what, d.endpoint, err), "daemon_unavailable")
 	} else if class != errdefs.Internal {
 		return errdefs.New(class, fmt.Errorf("%s: %w", what, err))
 	}

@@ -121,6 +121,9 @@ func TestAFetchThatCannotSucceedSaysWhyAndEnds(t *testing.T) {
 			if errdefs.ClassOf(err) != c.class || !strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("class %s, %v; want %s and %q", errdefs.ClassOf(err), err, c.class, c.says)
 			}
+			if found := errdefs.ReasonOf(err) == "image_not_found" && errdefs.DetailsOf(err)["image"] != ""; found != (c.class == errdefs.NotFound) {
+				t.Errorf("reason %q, details %v", errdefs.ReasonOf(err), errdefs.DetailsOf(err))
+			}
 		})
 	}
 	// Other tasks are not delayed.

@@ -150,11 +150,11 @@ func (d *daemon) pullFailed(ctx context.Context, ref string, err error) error {
 	err = d.failed(ctx, err, "fetch image %s", ref)
 	switch errdefs.ClassOf(err) {
 	case errdefs.NotFound:
-		return errdefs.NotFoundf("%w; see whether the image's name and tag are right, and whether it needs a login (auth in the task's config)", err)
+		err = errdefs.WithReason(errdefs.NotFoundf("%w; see whether the image's name and tag are right, and whether it needs a login (auth in the task's config)", err), "image_not_found")
 	case errdefs.PermissionDenied:
-		return errdefs.PermissionDeniedf("%w; see whether the login for its registry is right (auth in the task's config or in the agent's plugin \"docker\" config)", err)
+		err = errdefs.WithReason(errdefs.PermissionDeniedf("%w; see whether the login for its registry is right (auth in the task's config or in the agent's plugin \"docker\" config)", err), "registry_denied")
 	}
-	return err
+	return errdefs.WithDetail(err, "image", ref)
 }
 
 func (p *pull) tell(d *daemon, ref string) {

@@ -44,6 +44,16 @@ func TestTheOperatorSaysWhatTasksSeeOfTheMachine(t *testing.T) {
 	}
 }
 
+func TestACommandThatIsNotThereIsTheReasonOfTheFailure(t *testing.T) {
+	c := newCell(t, nil)
+	for command, want := range map[string]string{"no-such-command": "command_not_found", "/no/such/place": "command_not_found", "/etc": ""} {
+		_, _, err := c.StartTask(c.ctx, c.task("missing", map[string]any{"command": command}))
+		if !errdefs.IsInvalidArgument(err) || errdefs.ReasonOf(err) != want {
+			t.Errorf("%s: reason %q: %v", command, errdefs.ReasonOf(err), err)
+		}
+	}
+}
+
 func TestTheOperatorSaysWhichNamespacesTasksShareThatSayNothing(t *testing.T) {
 	c := newCell(t, nil)
 	here := map[string]string{}

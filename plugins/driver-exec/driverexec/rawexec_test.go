@@ -213,6 +213,12 @@ func TestCommandsRunInTheirDirectoryWithTheirArguments(t *testing.T) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
+	for command, want := range map[string]string{"no-such-command": "command_not_found", "/no/such/place": "command_not_found", "/etc": ""} {
+		task.ID, task.DriverConfig = "alloc/web/"+command, fmt.Appendf(nil, `{"command": %q}`, command)
+		if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || errdefs.ReasonOf(err) != want {
+			t.Errorf("%s: reason %q: %v", command, errdefs.ReasonOf(err), err)
+		}
+	}
 	task.ID = "alloc/web/1"
 }
 

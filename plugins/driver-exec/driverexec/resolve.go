@@ -50,14 +50,17 @@ func lookUp(taskDir, command, pathVar string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("there is no executable file %q in the task's directory %s or in its PATH %q; fetch it with an artifact, or give an absolute path", command, taskDir, pathVar)
+	return "", noCommand(errdefs.InvalidArgumentf("there is no executable file %q in the task's directory %s or in its PATH %q; fetch it with an artifact, or give an absolute path", command, taskDir, pathVar))
 }
+
+// noCommand adds the reason of a command that is not there.
+func noCommand(err error) error { return errdefs.WithReason(err, "command_not_found") }
 
 func executable(file string) error {
 	st, err := os.Stat(file)
 	switch {
 	case err != nil:
-		return fmt.Errorf("there is no such program: %w", err)
+		return noCommand(errdefs.InvalidArgumentf("there is no such program: %w", err))
 	case st.IsDir():
 		return fmt.Errorf("%s is a directory; use a program in it", file)
 	case runtime.GOOS != "windows" && st.Mode()&0o111 == 0:

@@ -137,6 +137,9 @@ func TestWhatIsNoImageIsRefusedAndSaidWhatItIs(t *testing.T) {
 	n := newNode(t, nil)
 	local := filepath.Join(n.dir, "web", "local")
 	n.noImage("local/missing.img", errdefs.InvalidArgument, "no such file")
+	if _, _, err := n.d.StartTask(t.Context(), n.task(map[string]any{"image_path": "local/missing.img"})); errdefs.ReasonOf(err) != "image_not_found" || errdefs.DetailsOf(err)["image"] == "" {
+		t.Errorf("reason %q, details %v", errdefs.ReasonOf(err), errdefs.DetailsOf(err))
+	}
 	n.noImage("local", errdefs.InvalidArgument, "is a directory")
 	n.write("local/page.img", []byte("<html>404 not found</html>"))
 	n.noImage("local/page.img", errdefs.InvalidArgument, "is not a disk image")

@@ -59,7 +59,8 @@ func openBeneath(roots []root, path string, write bool) (*os.File, string, error
 		if !allowed(roots, filepath.Clean(path)) {
 			return nil, "", forbidden(path, path, roots) // do not reveal whether the file exists
 		}
-		return nil, "", errdefs.InvalidArgumentf("image %s: there is no such file: %w; fetch it with an artifact, or correct config.image_path", path, errors.Unwrap(err))
+		gone := errdefs.InvalidArgumentf("image %s: there is no such file: %w; fetch it with an artifact, or correct config.image_path", path, errors.Unwrap(err))
+		return nil, "", errdefs.WithDetail(errdefs.WithReason(gone, "image_not_found"), "image", path)
 	}
 	for _, r := range roots {
 		rel, ok := r.has(real)

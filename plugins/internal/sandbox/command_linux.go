@@ -22,6 +22,16 @@ func (e *CommandError) Error() string { return e.Err.Error() }
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
+// ErrNoCommand is matched by the CommandError of a command that is not there.
+var ErrNoCommand = errors.New("there is no such command")
+
+// noCommand makes an error one that ErrNoCommand matches.
+type noCommand struct{ error }
+
+func (noCommand) Is(target error) bool { return target == ErrNoCommand }
+
+func (e noCommand) Unwrap() error { return e.error }
+
 // explain adds the reason to the error of a failed start. err may be nil.
 func explain(err error, cfg *Config, command string, p Process) error {
 	var s *StepError
@@ -87,7 +97,7 @@ func lookUp(command string, env []string) (string, error) {
 			return "", &CommandError{fmt.Errorf("command %q is %s: %w", command, try, err)}
 		}
 	}
-	return "", &CommandError{fmt.Errorf("there is no executable file %q in the task's directory or in its PATH %q; fetch it with an artifact, or give the path it has in the task's root file system", command, path)}
+	return "", &CommandError{noCommand{fmt.Errorf("there is no executable file %q in the task's directory or in its PATH %q; fetch it with an artifact, or give the path it has in the task's root file system", command, path)}}
 }
 
 // present checks that files exist in the calling thread's root directory.
@@ -108,7 +118,7 @@ func present(files []string) error {
 func executable(file string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {
-		return fmt.Errorf("there is no such program: %w", err)
+		return noCommand{fmt.Errorf("there is no such program: %w", err)}
 	}
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:

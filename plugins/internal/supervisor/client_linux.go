@@ -201,7 +201,7 @@ func (c *Client) once(ctx context.Context, req request) (*response, error) {
 			return nil, errLost
 		}
 		if resp.Error != "" {
-			return nil, errdefs.New(errdefs.Class(resp.Class), errors.New(resp.Error))
+			return nil, errdefs.WithReason(errdefs.New(errdefs.Class(resp.Class), errors.New(resp.Error)), resp.Reason)
 		}
 		return resp, nil
 	case <-ctx.Done():

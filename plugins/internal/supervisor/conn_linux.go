@@ -125,7 +125,7 @@ func (l *loop) dispatch(c *conn, body []byte) {
 	}
 	resp.Seq = req.Seq
 	if err != nil {
-		resp.Class, resp.Error = string(errdefs.ClassOf(err)), err.Error()
+		resp.fail(err)
 	}
 	l.send(c, resp)
 }

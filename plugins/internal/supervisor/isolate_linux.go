@@ -195,7 +195,7 @@ func (l *loop) answerStart(b *building, err error) {
 	if err == nil {
 		resp.Status = b.task.status()
 	} else {
-		resp.Class, resp.Error = string(errdefs.ClassOf(err)), err.Error()
+		resp.fail(err)
 	}
 	l.send(b.conn, resp)
 }
@@ -224,6 +224,15 @@ func (l *loop) takeOver(b *building) error {
 	return nil
 }
 
+// commandError is the error of a task whose command cannot be run.
+func commandError(id string, err error) error {
+	out := errdefs.InvalidArgumentf("start task %q: %w", id, err)
+	if errors.Is(err, sandbox.ErrNoCommand) {
+		return errdefs.WithReason(out, "command_not_found")
+	}
+	return out
+}
+
 // startError classifies the error of a failed start, which decides whether the start
 // is repeated.
 func startError(id string, err error) error {
@@ -236,7 +245,7 @@ func startError(id string, err error) error {
 	case errors.As(err, &command) && errors.Is(err, unix.ETXTBSY):
 		return errdefs.Unavailablef("start task %q: %w; the file is still being written, try again", id, err)
 	case errors.As(err, &command):
-		return errdefs.InvalidArgumentf("start task %q: %w", id, err)
+		return commandError(id, err)
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOSPC):
 		return errdefs.ResourceExhaustedf("start task %q: %w; free memory or raise the machine's limits", id, err)
 	}

@@ -80,10 +80,15 @@ type response struct {
 	Seq    uint64   `json:"seq"`
 	Class  string   `json:"class,omitempty"`
 	Error  string   `json:"error,omitempty"`
+	Reason string   `json:"reason,omitempty"` // errdefs.ReasonOf the error
 	Status *Status  `json:"status,omitempty"`
 	Spec   *Spec    `json:"spec,omitempty"`
 	List   []Status `json:"list,omitempty"`
 	Hello  *Hello   `json:"hello,omitempty"`
+}
+
+func (r *response) fail(err error) {
+	r.Class, r.Error, r.Reason = string(errdefs.ClassOf(err)), err.Error(), errdefs.ReasonOf(err)
 }
 
 // Hello identifies a supervisor.

@@ -76,7 +76,10 @@
 //	return errdefs.InvalidArgumentf("command %q is not in PATH or in the task's directory; correct config.command", name)
 //
 // The class, the text and the retryable mark are transmitted. An error without a class
-// is Internal.
+// is Internal. A reason code (errdefs.WithReason) and details (errdefs.WithDetail) of a
+// failed StartTask appear in the event of the task, for programs that watch it. A retry
+// hint (errdefs.WithRetryAfter), such as the time that a registry asked for, delays the
+// next try: never below the restart policy's delay, and by 10 minutes at most.
 //
 // # Streams
 //
