@@ -140,6 +140,11 @@ func EventArtifactFailed(why string) TaskEvent {
 	return TaskEvent{Type: TaskArtifactDownloadFailed, DownloadError: why, DisplayMessage: why, Details: map[string]string{"download_error": why}}
 }
 
+// EventFailedValidation says why the driver refuses the task's config.
+func EventFailedValidation(why string) TaskEvent {
+	return TaskEvent{Type: TaskFailedValidation, ValidationError: why, DisplayMessage: why, Details: map[string]string{"validation_error": why}}
+}
+
 // Names in the Details of an event that say more about a failure.
 const (
 	detailReason     = "reason"

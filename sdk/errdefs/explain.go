@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/drover-project/drover/sdk/internal/oneline"
 )
 
 // Limits of what explains an error. What is longer is cut, and further details are left
@@ -43,7 +43,7 @@ func WithDetail(err error, name, value string) error {
 	}
 	out := &classed{class: ClassOf(err), err: err}
 	if name = code(name); name != "" {
-		out.details = map[string]string{name: printable(value)}
+		out.details = map[string]string{name: oneline.Text(value, MaxDetailValue)}
 	}
 	return out
 }
@@ -125,20 +125,4 @@ func code(text string) string {
 		}
 		return '_'
 	}, text)
-}
-
-func printable(text string) string {
-	if len(text) > MaxDetailValue {
-		end := MaxDetailValue
-		for end > 0 && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end]
-	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, " "))
 }

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/drover-project/drover/sdk/internal/oneline"
 )
 
 // infoDomain marks the ErrorInfo detail that carries what a gRPC code cannot express: the
@@ -143,7 +145,7 @@ func (e *classed) read(info *errdetails.ErrorInfo) {
 			if e.details == nil {
 				e.details = map[string]string{}
 			}
-			e.details[code(name)] = printable(value)
+			e.details[code(name)] = oneline.Text(value, MaxDetailValue)
 		}
 	}
 }

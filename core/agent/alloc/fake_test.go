@@ -38,9 +38,11 @@ type fakeDriver struct {
 
 	onStart func(ctx context.Context, c *driver.TaskConfig) error
 	onStop  func(t *fakeTask, timeout time.Duration) error // nil: it ends at once
-	onExec  func(ctx context.Context, command []string) (int, error)
-	away    error // every call answers it
-	unsure  int   // so many inspections answer that the state is unknown
+	// onValidate is what ValidateTask answers; nil: the driver cannot validate.
+	onValidate func(config string) ([]driver.Diagnostic, error)
+	onExec     func(ctx context.Context, command []string) (int, error)
+	away       error // every call answers it
+	unsure     int   // so many inspections answer that the state is unknown
 
 	lists     bool // it says which tasks it has
 	isolation driver.FSIsolation
@@ -99,6 +101,16 @@ func (d *fakeDriver) StartTask(ctx context.Context, c *driver.TaskConfig) (*driv
 	}
 	d.tasks[c.ID] = &fakeTask{config: c, ended: make(chan struct{})}
 	return &driver.Handle{TaskID: c.ID, State: []byte("h")}, nil, nil
+}
+
+func (d *fakeDriver) ValidateTask(_ context.Context, c *driver.TaskDraft) ([]driver.Diagnostic, error) {
+	d.mu.Lock()
+	hook := d.onValidate
+	d.mu.Unlock()
+	if hook == nil {
+		return nil, errdefs.Unimplementedf("no validation")
+	}
+	return hook(string(c.DriverConfig))
 }
 
 func (d *fakeDriver) get(id string) (*fakeTask, error) {

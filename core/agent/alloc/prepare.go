@@ -73,6 +73,9 @@ func (p *preparation) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.validate(ctx, config); err != nil {
+		return err
+	}
 	uid, err := p.assignUser(ctx, config.User)
 	if err != nil {
 		return err

@@ -38,10 +38,11 @@ type Cause int
 
 // The causes.
 const (
-	InDriver   Cause = iota // the driver was asked and refused
-	InSetup                 // something before it
-	InArtifact              // fetching an artifact
-	InHook                  // a hook around the task, e.g. a template's script
+	InDriver     Cause = iota // the driver was asked and refused
+	InSetup                   // something before it
+	InArtifact                // fetching an artifact
+	InValidation              // the driver's check of the config
+	InHook                    // a hook around the task, e.g. a template's script
 )
 
 // Exited means that the task has ended. Err describes what the numbers cannot.

@@ -286,7 +286,7 @@ func TestAKillThatFailsTheTaskLeavesItFailed(t *testing.T) {
 }
 
 func TestAFailedStartSaysInWhatItFailed(t *testing.T) {
-	for cause, want := range map[task.Cause]string{task.InDriver: "Driver Failure", task.InSetup: "Setup Failure", task.InArtifact: "Failed Artifact Download", task.InHook: "Task hook failed"} {
+	for cause, want := range map[task.Cause]string{task.InDriver: "Driver Failure", task.InSetup: "Setup Failure", task.InArtifact: "Failed Artifact Download", task.InValidation: "Failed Validation", task.InHook: "Task hook failed"} {
 		s, _ := task.Step(spec(nil), task.New(t0), task.Begin{}, t0)
 		s, _ = task.Step(spec(nil), s, task.StartFailed{Run: 1, Err: "why", Cause: cause}, t0)
 		if e := s.Report.Events[2]; e.Type != want || e.DisplayMessage != "why" {

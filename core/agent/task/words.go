@@ -22,6 +22,8 @@ func failureOf(ev StartFailed) model.TaskEvent {
 		return model.EventSetupFailure(ev.Err)
 	case InArtifact:
 		return model.EventArtifactFailed(ev.Err)
+	case InValidation:
+		return model.EventFailedValidation(ev.Err)
 	case InHook:
 		return model.EventMessage(model.TaskHookFailed, ev.Err)
 	}

@@ -42,6 +42,13 @@ type Lister = v1.Lister
 // returns Unimplemented if it cannot.
 type ProcessMeter = v1.ProcessMeter
 
+// Validator is a Driver that may validate configs: see sdk/driver/v1. It returns
+// Unimplemented if it cannot.
+type Validator = v1.Validator
+
+// Refusal returns the error with which a task is not started because of diagnostics.
+func Refusal(found []Diagnostic) error { return v1.Refusal(found) }
+
 // Feature is an optional ability of a driver.
 type Feature = v1.Feature
 
@@ -84,6 +91,9 @@ type (
 	Health           = v1.Health
 	Fingerprint      = v1.Fingerprint
 	TaskConfig       = v1.TaskConfig
+	TaskDraft        = v1.TaskDraft
+	Diagnostic       = v1.Diagnostic
+	Severity         = v1.Severity
 	TaskRef          = v1.TaskRef
 	Resources        = v1.Resources
 	HostCgroup       = v1.HostCgroup
@@ -117,6 +127,9 @@ var IOMeasures = v1.IOMeasures
 const (
 	HostCgroupBare    = v1.HostCgroupBare
 	HostCgroupLimited = v1.HostCgroupLimited
+
+	SeverityError   = v1.SeverityError
+	SeverityWarning = v1.SeverityWarning
 
 	HealthUndetected = v1.HealthUndetected
 	HealthUnhealthy  = v1.HealthUnhealthy

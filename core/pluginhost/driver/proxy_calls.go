@@ -239,6 +239,27 @@ func (p *Proxy) ListTasks(ctx context.Context) ([]*Handle, error) {
 	return list, err
 }
 
+// validateLimit limits a validation, which a start waits for.
+const validateLimit = 5 * time.Second
+
+// ValidateTask implements Validator. It does not start a process.
+func (p *Proxy) ValidateTask(ctx context.Context, task *TaskDraft) ([]Diagnostic, error) {
+	d, gen, _, closed := p.enter()
+	if d == nil || closed {
+		return nil, p.away()
+	}
+	defer p.leave(gen)
+	v, ok := d.(Validator)
+	if !ok || !slices.Contains(d.Info().Features, v1.FeatureValidateTask) {
+		return nil, errdefs.Unimplementedf("driver %q does not validate configs", p.name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(validateLimit, p.limits.Call))
+	defer cancel()
+	// Not through the breaker: a slow rule of the plugin says nothing about its other calls.
+	found, err := v.ValidateTask(ctx, task)
+	return found, settle(ctx, err)
+}
+
 // ProcessStats implements ProcessMeter.
 func (p *Proxy) ProcessStats(ctx context.Context, taskID string) (map[string]PidStats, error) {
 	var out map[string]PidStats

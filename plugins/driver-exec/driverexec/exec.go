@@ -64,7 +64,7 @@ func (d *Exec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.
 	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
 		return nil, nil, err
 	}
-	spec, err := d.spec(task, c.isolation)
+	spec, err := d.spec(task, c.isolation, c.check)
 	if err != nil {
 		return nil, nil, err
 	}

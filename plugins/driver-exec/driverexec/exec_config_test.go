@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -140,5 +141,30 @@ func TestOutputGoesNowhereWhereTheJobSaysSo(t *testing.T) {
 	errs, errErr := os.ReadFile(loud.Logs.StderrPath + ".0")
 	if err != nil || errErr != nil || string(out) != "out\n" || string(errs) != "err\n" {
 		t.Errorf("stdout %q, %v; stderr %q, %v", out, err, errs, errErr)
+	}
+}
+
+func TestAConfigIsRefusedBeforeTheStartWithAllThatIsWrong(t *testing.T) {
+	c := newCell(t, map[string]any{"allow_caps": []any{"chown"}})
+	task := c.task("wrong", map[string]any{"command": "true", "work_dir": "bin", "cap_add": []any{"sys_admin"}, "pid_mode": "host", "init": false})
+	found, err := c.closer.(driver.Validator).ValidateTask(c.ctx, &driver.TaskDraft{DriverConfig: task.DriverConfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, d := range found {
+		paths = append(paths, d.Path)
+		if d.Severity != driver.SeverityError || d.Summary == "" || strings.HasPrefix(d.Summary, "config.") {
+			t.Errorf("%+v", d)
+		}
+	}
+	if got := strings.Join(paths, " "); got != "config.cap_add config.work_dir config.pid_mode config.init" {
+		t.Errorf("%s: %+v", got, found)
+	}
+	if _, _, err := c.StartTask(c.ctx, task); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), found[0].Summary) {
+		t.Errorf("StartTask says %v", err)
+	}
+	if found, err := c.closer.(driver.Validator).ValidateTask(c.ctx, &driver.TaskDraft{DriverConfig: c.task("right", sh("true")).DriverConfig}); err != nil || len(found) > 0 {
+		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -6,7 +6,6 @@ package driverexec
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -173,8 +172,9 @@ func (d isolated) current() (isolatedAgentConfig, <-chan struct{}) {
 	return d.agent.config, d.agent.changed
 }
 
-// spec converts a task's config to the supervisor's spec, except for the command.
-func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, error) {
+// spec converts a task's config to the supervisor's spec, except for the command. check
+// returns what is wrong with the config.
+func (d isolated) spec(task *driver.TaskConfig, c isolation, check func(isolatedAgentConfig) []finding) (supervisor.Spec, error) {
 	agent, _ := d.current()
 	invalid := func(err error) (supervisor.Spec, error) {
 		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
@@ -186,33 +186,24 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation) (supervisor.Spec, e
 	if err != nil {
 		return supervisor.Spec{}, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("task %q: %w", task.Name, err))
 	}
-	bounding, named, err := sandbox.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop)
-	var refused *sandbox.NotAllowedError
-	if errors.As(err, &refused) {
-		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: config.cap_add: %w", task.Name, err)
+	if err := refusal(task.Name, check(agent)); err != nil {
+		return supervisor.Spec{}, err
 	}
+	bounding, named, err := sandbox.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop)
 	if err != nil {
-		return invalid(fmt.Errorf("config.cap_add and cap_drop: %w", err))
+		return invalid(err)
 	}
 	box := &sandbox.Config{
 		TaskDir: task.TaskDir, SharedDir: filepath.Join(task.AllocDir, "alloc"), Chroot: agent.chroot(), Hide: hidden(task, d.Dir()),
 		WorkDir: c.WorkDir, Bounding: bounding, Ambient: named, NoPivotRoot: agent.NoPivotRoot,
 		Limits: limits(task.Resources, agent.PidsLimit), ResolvConf: resolvConf(task.DNS),
 	}
-	if c.WorkDir != "" && !filepath.IsAbs(c.WorkDir) {
-		return invalid(fmt.Errorf("config.work_dir: %q is not absolute", c.WorkDir))
-	}
+	box.First = c.Init != nil && !*c.Init
 	if box.HostPID, err = isHost(c.PIDMode, agent.DefaultPIDMode); err != nil {
-		return invalid(fmt.Errorf("config.pid_mode: %w", err))
-	}
-	if err := agent.allowModes(c); err != nil {
-		return supervisor.Spec{}, errdefs.PermissionDeniedf("task %q: %w", task.Name, err)
-	}
-	if box.First = c.Init != nil && !*c.Init; box.First && (box.HostPID || agent.NoPivotRoot) {
-		return invalid(errors.New("config.init: the command can be process 1 only with a private pid namespace (pid_mode = \"private\") and without no_pivot_root in the agent's config"))
+		return invalid(err)
 	}
 	if box.HostIPC, err = isHost(c.IPCMode, agent.DefaultIPCMode); err != nil {
-		return invalid(fmt.Errorf("config.ipc_mode: %w", err))
+		return invalid(err)
 	}
 	if err := addHostPaths(box, task); err != nil {
 		return invalid(err)
@@ -322,10 +313,11 @@ func resolvConf(dns *driver.DNSConfig) string {
 	return b.String()
 }
 
-// allowModes rejects host namespaces that the operator does not allow, since they
+// refusedModes returns the host namespaces that the operator does not allow, since they
 // expose the machine's processes and their memory. The node's default mode is always
 // allowed.
-func (c isolatedAgentConfig) allowModes(task isolation) error {
+func (c isolatedAgentConfig) refusedModes(task isolation) []finding {
+	var found []finding
 	for _, m := range []struct {
 		name, asked, byDefault string
 		allowed                []string
@@ -334,10 +326,11 @@ func (c isolatedAgentConfig) allowModes(task isolation) error {
 		{"ipc", task.IPCMode, c.DefaultIPCMode, c.AllowedModes.IPC},
 	} {
 		if m.asked == modeHost && m.byDefault != modeHost && !slices.Contains(m.allowed, modeHost) {
-			return fmt.Errorf("config.%s_mode: %q is not allowed on this node; the operator can allow it with allowed_modes { %s = [\"host\"] } in the agent's plugin config", m.name, m.asked, m.name)
+			path := "config." + m.name + "_mode"
+			found = append(found, finding{path, errdefs.PermissionDeniedf("%s: %q is not allowed on this node; the operator can allow it with allowed_modes { %s = [\"host\"] } in the agent's plugin config", path, m.asked, m.name)})
 		}
 	}
-	return nil
+	return found
 }
 
 // isHost parses a namespace mode.

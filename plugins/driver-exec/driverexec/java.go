@@ -133,7 +133,7 @@ func (d *Java) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.
 	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
 		return nil, nil, err
 	}
-	spec, err := d.spec(task, c.isolation)
+	spec, err := d.spec(task, c.isolation, c.check)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,9 +150,6 @@ func (d *Java) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.
 
 // runJVM sets the task's command.
 func runJVM(spec *supervisor.Spec, task *driver.TaskConfig, c javaTaskConfig, v *jvm) error {
-	if c.JarPath == "" && c.Class == "" {
-		return errors.New("config.jar_path or config.class must be set: a jar with a main class, or the class to run")
-	}
 	box := spec.Sandbox
 	jar := ""
 	if c.JarPath != "" {

@@ -69,6 +69,15 @@ type defective struct {
 	exec    func(exec, context.Context, driver.ExecStream) (driver.ExitResult, error)
 	with    func(*driver.ExecOptions)
 	pids    func(map[string]driver.PidStats)
+	found   func(context.Context, []driver.Diagnostic) []driver.Diagnostic
+}
+
+func (d defective) ValidateTask(ctx context.Context, task *driver.TaskDraft) ([]driver.Diagnostic, error) {
+	out, err := d.Driver.(driver.Validator).ValidateTask(ctx, task)
+	if d.found != nil {
+		out = d.found(ctx, out)
+	}
+	return out, err
 }
 
 func (d defective) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
@@ -308,6 +317,44 @@ func TestADefectFailsTheCheckOfItsRuleOnly(t *testing.T) {
 				t.Errorf("without the defect it said %+v", good)
 			}
 		})
+	}
+}
+
+func TestEachDefectOfAValidatorIsFound(t *testing.T) {
+	calls := 0
+	one := func(d driver.Diagnostic) func(context.Context, []driver.Diagnostic) []driver.Diagnostic {
+		return func(context.Context, []driver.Diagnostic) []driver.Diagnostic { return []driver.Diagnostic{d} }
+	}
+	for what, found := range map[string]func(context.Context, []driver.Diagnostic) []driver.Diagnostic{
+		"no path":             one(driver.Diagnostic{Severity: driver.SeverityWarning, Summary: "x"}),
+		"a path elsewhere":    one(driver.Diagnostic{Path: "resources.cores", Severity: driver.SeverityWarning, Summary: "x"}),
+		"no attribute":        one(driver.Diagnostic{Path: "config.skript", Severity: driver.SeverityWarning, Summary: "x"}),
+		"no summary":          one(driver.Diagnostic{Path: "config.script", Severity: driver.SeverityWarning}),
+		"no severity":         one(driver.Diagnostic{Path: "config.script", Summary: "x"}),
+		"refuses what starts": one(driver.Diagnostic{Path: "config.script", Severity: driver.SeverityError, Summary: "x"}),
+		"a panic":             func(context.Context, []driver.Diagnostic) []driver.Diagnostic { panic("defect") },
+		"another answer later": func(context.Context, []driver.Diagnostic) []driver.Diagnostic {
+			calls++
+			return []driver.Diagnostic{{Path: "config", Severity: driver.SeverityWarning, Summary: fmt.Sprint(calls)}}
+		},
+		"no end": func(ctx context.Context, _ []driver.Diagnostic) []driver.Diagnostic { <-ctx.Done(); return nil },
+	} {
+		if r := check(t, "validate-task", defect(func(d driver.Driver) driver.Driver { return defective{Driver: d, found: found} })); r.Outcome != conformance.Failed {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+	starts := defect(func(d driver.Driver) driver.Driver {
+		return defective{Driver: d, start: func(next start, ctx context.Context, c *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+			other := *c
+			other.DriverConfig = []byte(`{"script": "sleep 600"}`) // starts what validation refuses
+			return next(ctx, &other)
+		}}
+	})
+	if r := check(t, "validate-task", starts); r.Outcome != conformance.Failed {
+		t.Errorf("StartTask differs: %+v", r)
+	}
+	if r := check(t, "validate-task", subject(func(d driver.Driver) driver.Driver { return d })); r.Outcome != conformance.Passed {
+		t.Errorf("without a defect: %+v", r)
 	}
 }
 

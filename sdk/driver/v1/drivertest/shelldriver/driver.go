@@ -98,10 +98,11 @@ echo $code > "$2.tmp" && mv "$2.tmp" "$2"`
 
 // StartTask implements driver.Driver.
 func (d *Driver) StartTask(_ context.Context, config *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
-	var c struct {
-		Script string `json:"script"`
+	c, found, err := parse(config.DriverConfig)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := schema.Unmarshal(config.DriverConfig, &c); err != nil {
+	if err := driver.Refusal(found); err != nil {
 		return nil, nil, err
 	}
 	d.mu.Lock()
@@ -113,7 +114,6 @@ func (d *Driver) StartTask(_ context.Context, config *driver.TaskConfig) (*drive
 		return nil, nil, errors.Join(err, errdefs.AlreadyExistsf("an earlier process began task %q; destroy it first", config.ID))
 	}
 	t := &task{ExitFile: filepath.Join(config.TaskDir, ".exit-"+filepath.Base(config.ID)), StartedAt: time.Now(), Dir: config.TaskDir}
-	var err error
 	if t.Begun, err = begin(config.Ref()); err != nil {
 		return nil, nil, errdefs.FailedPreconditionf("record the start: %w", err)
 	}

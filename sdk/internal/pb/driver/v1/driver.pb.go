@@ -26,6 +26,193 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ValidateTaskRequest asks what is wrong with the config of a task.
+type ValidateTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// The task's config block: a JSON object that fits task_config_schema, with defaults
+	// filled in.
+	DriverConfig  []byte `protobuf:"bytes,2,opt,name=driver_config,json=driverConfig,proto3" json:"driver_config,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateTaskRequest) Reset() {
+	*x = ValidateTaskRequest{}
+	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateTaskRequest) ProtoMessage() {}
+
+func (x *ValidateTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateTaskRequest.ProtoReflect.Descriptor instead.
+func (*ValidateTaskRequest) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ValidateTaskRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *ValidateTaskRequest) GetDriverConfig() []byte {
+	if x != nil {
+		return x.DriverConfig
+	}
+	return nil
+}
+
+// ValidateTaskResponse has what the driver found.
+type ValidateTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The findings; none for a config with which the task may start. A host reads the first
+	// 100.
+	Diagnostics   []*Diagnostic `protobuf:"bytes,1,rep,name=diagnostics,proto3" json:"diagnostics,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateTaskResponse) Reset() {
+	*x = ValidateTaskResponse{}
+	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateTaskResponse) ProtoMessage() {}
+
+func (x *ValidateTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateTaskResponse.ProtoReflect.Descriptor instead.
+func (*ValidateTaskResponse) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ValidateTaskResponse) GetDiagnostics() []*Diagnostic {
+	if x != nil {
+		return x.Diagnostics
+	}
+	return nil
+}
+
+// Diagnostic is one finding about a config. Texts are of one line; a host cuts each after
+// 1024 bytes.
+type Diagnostic struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The attribute, such as "config.mount[1].source"; "config" for the whole block.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// "error": the task cannot start. "warning", and any value that a host does not know:
+	// the user is told.
+	Severity string `protobuf:"bytes,2,opt,name=severity,proto3" json:"severity,omitempty"`
+	// What is wrong, in a few words.
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Why, where the summary does not say it.
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// What to do about it.
+	Cure          string `protobuf:"bytes,5,opt,name=cure,proto3" json:"cure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Diagnostic) Reset() {
+	*x = Diagnostic{}
+	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Diagnostic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Diagnostic) ProtoMessage() {}
+
+func (x *Diagnostic) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Diagnostic.ProtoReflect.Descriptor instead.
+func (*Diagnostic) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Diagnostic) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Diagnostic) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+func (x *Diagnostic) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Diagnostic) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Diagnostic) GetCure() string {
+	if x != nil {
+		return x.Cure
+	}
+	return ""
+}
+
 // ListTasksRequest asks for the tasks of a driver.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -37,7 +224,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	mi := &file_driver_v1_driver_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -49,7 +236,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	mi := &file_driver_v1_driver_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -62,7 +249,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{0}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListTasksRequest) GetDriver() string {
@@ -84,7 +271,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	mi := &file_driver_v1_driver_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -96,7 +283,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	mi := &file_driver_v1_driver_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -109,7 +296,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{1}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Handle {
@@ -128,7 +315,7 @@ type DriversRequest struct {
 
 func (x *DriversRequest) Reset() {
 	*x = DriversRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	mi := &file_driver_v1_driver_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -140,7 +327,7 @@ func (x *DriversRequest) String() string {
 func (*DriversRequest) ProtoMessage() {}
 
 func (x *DriversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	mi := &file_driver_v1_driver_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -153,7 +340,7 @@ func (x *DriversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriversRequest.ProtoReflect.Descriptor instead.
 func (*DriversRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{2}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{5}
 }
 
 // DriversResponse has the drivers of the process.
@@ -167,7 +354,7 @@ type DriversResponse struct {
 
 func (x *DriversResponse) Reset() {
 	*x = DriversResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	mi := &file_driver_v1_driver_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -179,7 +366,7 @@ func (x *DriversResponse) String() string {
 func (*DriversResponse) ProtoMessage() {}
 
 func (x *DriversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	mi := &file_driver_v1_driver_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -192,7 +379,7 @@ func (x *DriversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriversResponse.ProtoReflect.Descriptor instead.
 func (*DriversResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{3}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DriversResponse) GetDrivers() []*Info {
@@ -225,7 +412,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	mi := &file_driver_v1_driver_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -237,7 +424,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	mi := &file_driver_v1_driver_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -250,7 +437,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{4}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Info) GetName() string {
@@ -334,7 +521,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	mi := &file_driver_v1_driver_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -346,7 +533,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	mi := &file_driver_v1_driver_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -359,7 +546,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{5}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Capabilities) GetSendSignals() bool {
@@ -466,7 +653,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[6]
+	mi := &file_driver_v1_driver_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +665,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[6]
+	mi := &file_driver_v1_driver_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +678,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{6}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SetConfigRequest) GetDriver() string {
@@ -517,7 +704,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_v1_driver_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +716,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_v1_driver_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +729,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{7}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{10}
 }
 
 // FingerprintRequest asks for what a driver finds.
@@ -556,7 +743,7 @@ type FingerprintRequest struct {
 
 func (x *FingerprintRequest) Reset() {
 	*x = FingerprintRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_v1_driver_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +755,7 @@ func (x *FingerprintRequest) String() string {
 func (*FingerprintRequest) ProtoMessage() {}
 
 func (x *FingerprintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_v1_driver_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +768,7 @@ func (x *FingerprintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintRequest.ProtoReflect.Descriptor instead.
 func (*FingerprintRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{8}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FingerprintRequest) GetDriver() string {
@@ -607,7 +794,7 @@ type FingerprintResponse struct {
 
 func (x *FingerprintResponse) Reset() {
 	*x = FingerprintResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_v1_driver_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +806,7 @@ func (x *FingerprintResponse) String() string {
 func (*FingerprintResponse) ProtoMessage() {}
 
 func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_v1_driver_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +819,7 @@ func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintResponse.ProtoReflect.Descriptor instead.
 func (*FingerprintResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{9}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FingerprintResponse) GetAttributes() map[string]string {
@@ -669,7 +856,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_v1_driver_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +868,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_v1_driver_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +881,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{10}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StartTaskRequest) GetDriver() string {
@@ -724,7 +911,7 @@ type StartTaskResponse struct {
 
 func (x *StartTaskResponse) Reset() {
 	*x = StartTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_v1_driver_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +923,7 @@ func (x *StartTaskResponse) String() string {
 func (*StartTaskResponse) ProtoMessage() {}
 
 func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_v1_driver_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +936,7 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
 func (*StartTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{11}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StartTaskResponse) GetHandle() *Handle {
@@ -779,7 +966,7 @@ type RecoverTaskRequest struct {
 
 func (x *RecoverTaskRequest) Reset() {
 	*x = RecoverTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_v1_driver_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +978,7 @@ func (x *RecoverTaskRequest) String() string {
 func (*RecoverTaskRequest) ProtoMessage() {}
 
 func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_v1_driver_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +991,7 @@ func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverTaskRequest.ProtoReflect.Descriptor instead.
 func (*RecoverTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{12}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RecoverTaskRequest) GetDriver() string {
@@ -830,7 +1017,7 @@ type RecoverTaskResponse struct {
 
 func (x *RecoverTaskResponse) Reset() {
 	*x = RecoverTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_v1_driver_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +1029,7 @@ func (x *RecoverTaskResponse) String() string {
 func (*RecoverTaskResponse) ProtoMessage() {}
 
 func (x *RecoverTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_v1_driver_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +1042,7 @@ func (x *RecoverTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverTaskResponse.ProtoReflect.Descriptor instead.
 func (*RecoverTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{13}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{16}
 }
 
 // WaitTaskRequest asks for the end of a task.
@@ -871,7 +1058,7 @@ type WaitTaskRequest struct {
 
 func (x *WaitTaskRequest) Reset() {
 	*x = WaitTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_v1_driver_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +1070,7 @@ func (x *WaitTaskRequest) String() string {
 func (*WaitTaskRequest) ProtoMessage() {}
 
 func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_v1_driver_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +1083,7 @@ func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskRequest.ProtoReflect.Descriptor instead.
 func (*WaitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{14}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitTaskRequest) GetDriver() string {
@@ -924,7 +1111,7 @@ type WaitTaskResponse struct {
 
 func (x *WaitTaskResponse) Reset() {
 	*x = WaitTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_v1_driver_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1123,7 @@ func (x *WaitTaskResponse) String() string {
 func (*WaitTaskResponse) ProtoMessage() {}
 
 func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_v1_driver_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1136,7 @@ func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskResponse.ProtoReflect.Descriptor instead.
 func (*WaitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{15}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitTaskResponse) GetResult() *ExitResult {
@@ -977,7 +1164,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_v1_driver_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1176,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_v1_driver_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1189,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{16}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StopTaskRequest) GetDriver() string {
@@ -1042,7 +1229,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_v1_driver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1241,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_v1_driver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1254,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{17}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{20}
 }
 
 // DestroyTaskRequest asks to forget a task.
@@ -1091,7 +1278,7 @@ type DestroyTaskRequest struct {
 
 func (x *DestroyTaskRequest) Reset() {
 	*x = DestroyTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_v1_driver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1290,7 @@ func (x *DestroyTaskRequest) String() string {
 func (*DestroyTaskRequest) ProtoMessage() {}
 
 func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_v1_driver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1303,7 @@ func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyTaskRequest.ProtoReflect.Descriptor instead.
 func (*DestroyTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{18}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DestroyTaskRequest) GetDriver() string {
@@ -1163,7 +1350,7 @@ type DestroyTaskResponse struct {
 
 func (x *DestroyTaskResponse) Reset() {
 	*x = DestroyTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_v1_driver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1362,7 @@ func (x *DestroyTaskResponse) String() string {
 func (*DestroyTaskResponse) ProtoMessage() {}
 
 func (x *DestroyTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_v1_driver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1375,7 @@ func (x *DestroyTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyTaskResponse.ProtoReflect.Descriptor instead.
 func (*DestroyTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{19}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{22}
 }
 
 // InspectTaskRequest asks how a task is.
@@ -1204,7 +1391,7 @@ type InspectTaskRequest struct {
 
 func (x *InspectTaskRequest) Reset() {
 	*x = InspectTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_v1_driver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1403,7 @@ func (x *InspectTaskRequest) String() string {
 func (*InspectTaskRequest) ProtoMessage() {}
 
 func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_v1_driver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1416,7 @@ func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskRequest.ProtoReflect.Descriptor instead.
 func (*InspectTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{20}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InspectTaskRequest) GetDriver() string {
@@ -1257,7 +1444,7 @@ type InspectTaskResponse struct {
 
 func (x *InspectTaskResponse) Reset() {
 	*x = InspectTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_v1_driver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1456,7 @@ func (x *InspectTaskResponse) String() string {
 func (*InspectTaskResponse) ProtoMessage() {}
 
 func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_v1_driver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1469,7 @@ func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskResponse.ProtoReflect.Descriptor instead.
 func (*InspectTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{21}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InspectTaskResponse) GetStatus() *TaskStatus {
@@ -1305,7 +1492,7 @@ type TaskStatsRequest struct {
 
 func (x *TaskStatsRequest) Reset() {
 	*x = TaskStatsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_v1_driver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1504,7 @@ func (x *TaskStatsRequest) String() string {
 func (*TaskStatsRequest) ProtoMessage() {}
 
 func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_v1_driver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1517,7 @@ func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{22}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TaskStatsRequest) GetDriver() string {
@@ -1358,7 +1545,7 @@ type TaskStatsResponse struct {
 
 func (x *TaskStatsResponse) Reset() {
 	*x = TaskStatsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_v1_driver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1557,7 @@ func (x *TaskStatsResponse) String() string {
 func (*TaskStatsResponse) ProtoMessage() {}
 
 func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_v1_driver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1570,7 @@ func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsResponse.ProtoReflect.Descriptor instead.
 func (*TaskStatsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{23}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TaskStatsResponse) GetStats() []*TaskStats {
@@ -1408,7 +1595,7 @@ type SignalTaskRequest struct {
 
 func (x *SignalTaskRequest) Reset() {
 	*x = SignalTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_v1_driver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1607,7 @@ func (x *SignalTaskRequest) String() string {
 func (*SignalTaskRequest) ProtoMessage() {}
 
 func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_v1_driver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1620,7 @@ func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalTaskRequest.ProtoReflect.Descriptor instead.
 func (*SignalTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{24}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SignalTaskRequest) GetDriver() string {
@@ -1466,7 +1653,7 @@ type SignalTaskResponse struct {
 
 func (x *SignalTaskResponse) Reset() {
 	*x = SignalTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_v1_driver_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1665,7 @@ func (x *SignalTaskResponse) String() string {
 func (*SignalTaskResponse) ProtoMessage() {}
 
 func (x *SignalTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_v1_driver_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1678,7 @@ func (x *SignalTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalTaskResponse.ProtoReflect.Descriptor instead.
 func (*SignalTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{25}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{28}
 }
 
 // ExecTaskRequest is one message of the caller. The first is start, which is sent
@@ -1514,7 +1701,7 @@ type ExecTaskRequest struct {
 
 func (x *ExecTaskRequest) Reset() {
 	*x = ExecTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[26]
+	mi := &file_driver_v1_driver_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1713,7 @@ func (x *ExecTaskRequest) String() string {
 func (*ExecTaskRequest) ProtoMessage() {}
 
 func (x *ExecTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[26]
+	mi := &file_driver_v1_driver_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1726,7 @@ func (x *ExecTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExecTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{26}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExecTaskRequest) GetMessage() isExecTaskRequest_Message {
@@ -1643,7 +1830,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_driver_v1_driver_proto_msgTypes[27]
+	mi := &file_driver_v1_driver_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1842,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[27]
+	mi := &file_driver_v1_driver_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1855,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{27}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExecStart) GetDriver() string {
@@ -1740,7 +1927,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_driver_v1_driver_proto_msgTypes[28]
+	mi := &file_driver_v1_driver_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1939,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[28]
+	mi := &file_driver_v1_driver_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1952,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{28}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TerminalSize) GetHeight() int32 {
@@ -1800,7 +1987,7 @@ type ExecTaskResponse struct {
 
 func (x *ExecTaskResponse) Reset() {
 	*x = ExecTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[29]
+	mi := &file_driver_v1_driver_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1999,7 @@ func (x *ExecTaskResponse) String() string {
 func (*ExecTaskResponse) ProtoMessage() {}
 
 func (x *ExecTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[29]
+	mi := &file_driver_v1_driver_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +2012,7 @@ func (x *ExecTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExecTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{29}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExecTaskResponse) GetMessage() isExecTaskResponse_Message {
@@ -1898,7 +2085,7 @@ type TaskEventsRequest struct {
 
 func (x *TaskEventsRequest) Reset() {
 	*x = TaskEventsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[30]
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +2097,7 @@ func (x *TaskEventsRequest) String() string {
 func (*TaskEventsRequest) ProtoMessage() {}
 
 func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[30]
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2110,7 @@ func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsRequest.ProtoReflect.Descriptor instead.
 func (*TaskEventsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{30}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TaskEventsRequest) GetDriver() string {
@@ -1950,7 +2137,7 @@ type TaskEventsResponse struct {
 
 func (x *TaskEventsResponse) Reset() {
 	*x = TaskEventsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[31]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2149,7 @@ func (x *TaskEventsResponse) String() string {
 func (*TaskEventsResponse) ProtoMessage() {}
 
 func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[31]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2162,7 @@ func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsResponse.ProtoReflect.Descriptor instead.
 func (*TaskEventsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{31}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TaskEventsResponse) GetTaskId() string {
@@ -2077,7 +2264,7 @@ type TaskConfig struct {
 
 func (x *TaskConfig) Reset() {
 	*x = TaskConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[32]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2276,7 @@ func (x *TaskConfig) String() string {
 func (*TaskConfig) ProtoMessage() {}
 
 func (x *TaskConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[32]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2289,7 @@ func (x *TaskConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskConfig.ProtoReflect.Descriptor instead.
 func (*TaskConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{32}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TaskConfig) GetId() string {
@@ -2318,7 +2505,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2517,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2530,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Cgroup) GetVersion() uint32 {
@@ -2379,7 +2566,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2578,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2591,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Resources) GetCpuMhz() int64 {
@@ -2461,7 +2648,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2660,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2673,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Mount) GetHostPath() string {
@@ -2539,7 +2726,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2738,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2751,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Device) GetHostPath() string {
@@ -2605,7 +2792,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2804,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2817,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Port) GetLabel() string {
@@ -2678,7 +2865,7 @@ type NetworkIsolation struct {
 
 func (x *NetworkIsolation) Reset() {
 	*x = NetworkIsolation{}
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +2877,7 @@ func (x *NetworkIsolation) String() string {
 func (*NetworkIsolation) ProtoMessage() {}
 
 func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,7 +2890,7 @@ func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkIsolation.ProtoReflect.Descriptor instead.
 func (*NetworkIsolation) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *NetworkIsolation) GetMode() string {
@@ -2749,7 +2936,7 @@ type DNSConfig struct {
 
 func (x *DNSConfig) Reset() {
 	*x = DNSConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2948,7 @@ func (x *DNSConfig) String() string {
 func (*DNSConfig) ProtoMessage() {}
 
 func (x *DNSConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2961,7 @@ func (x *DNSConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DNSConfig.ProtoReflect.Descriptor instead.
 func (*DNSConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DNSConfig) GetServers() []string {
@@ -2817,7 +3004,7 @@ type LogConfig struct {
 
 func (x *LogConfig) Reset() {
 	*x = LogConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +3016,7 @@ func (x *LogConfig) String() string {
 func (*LogConfig) ProtoMessage() {}
 
 func (x *LogConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +3029,7 @@ func (x *LogConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogConfig.ProtoReflect.Descriptor instead.
 func (*LogConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LogConfig) GetStdoutPath() string {
@@ -2896,7 +3083,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3095,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3108,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Handle) GetTaskId() string {
@@ -2960,7 +3147,7 @@ type NetworkOverride struct {
 
 func (x *NetworkOverride) Reset() {
 	*x = NetworkOverride{}
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3159,7 @@ func (x *NetworkOverride) String() string {
 func (*NetworkOverride) ProtoMessage() {}
 
 func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3172,7 @@ func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkOverride.ProtoReflect.Descriptor instead.
 func (*NetworkOverride) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *NetworkOverride) GetIp() string {
@@ -3027,7 +3214,7 @@ type ExitResult struct {
 
 func (x *ExitResult) Reset() {
 	*x = ExitResult{}
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3226,7 @@ func (x *ExitResult) String() string {
 func (*ExitResult) ProtoMessage() {}
 
 func (x *ExitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3239,7 @@ func (x *ExitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitResult.ProtoReflect.Descriptor instead.
 func (*ExitResult) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExitResult) GetExitCode() int32 {
@@ -3105,7 +3292,7 @@ type TaskStatus struct {
 
 func (x *TaskStatus) Reset() {
 	*x = TaskStatus{}
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3304,7 @@ func (x *TaskStatus) String() string {
 func (*TaskStatus) ProtoMessage() {}
 
 func (x *TaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3317,7 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
 func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TaskStatus) GetId() string {
@@ -3188,7 +3375,7 @@ type ProcessStatsRequest struct {
 
 func (x *ProcessStatsRequest) Reset() {
 	*x = ProcessStatsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3387,7 @@ func (x *ProcessStatsRequest) String() string {
 func (*ProcessStatsRequest) ProtoMessage() {}
 
 func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3400,7 @@ func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsRequest.ProtoReflect.Descriptor instead.
 func (*ProcessStatsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProcessStatsRequest) GetDriver() string {
@@ -3241,7 +3428,7 @@ type ProcessStatsResponse struct {
 
 func (x *ProcessStatsResponse) Reset() {
 	*x = ProcessStatsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3440,7 @@ func (x *ProcessStatsResponse) String() string {
 func (*ProcessStatsResponse) ProtoMessage() {}
 
 func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3453,7 @@ func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsResponse.ProtoReflect.Descriptor instead.
 func (*ProcessStatsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ProcessStatsResponse) GetProcesses() map[string]*Usage {
@@ -3298,7 +3485,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3497,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3510,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TaskStats) GetTaskId() string {
@@ -3388,7 +3575,7 @@ type IOStats struct {
 
 func (x *IOStats) Reset() {
 	*x = IOStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3400,7 +3587,7 @@ func (x *IOStats) String() string {
 func (*IOStats) ProtoMessage() {}
 
 func (x *IOStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3413,7 +3600,7 @@ func (x *IOStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IOStats.ProtoReflect.Descriptor instead.
 func (*IOStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *IOStats) GetReadBytes() uint64 {
@@ -3464,7 +3651,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3663,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3676,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Usage) GetCpu() *CPUStats {
@@ -3530,7 +3717,7 @@ type CPUStats struct {
 
 func (x *CPUStats) Reset() {
 	*x = CPUStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3729,7 @@ func (x *CPUStats) String() string {
 func (*CPUStats) ProtoMessage() {}
 
 func (x *CPUStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3742,7 @@ func (x *CPUStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStats.ProtoReflect.Descriptor instead.
 func (*CPUStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CPUStats) GetPercent() float64 {
@@ -3636,7 +3823,7 @@ type MemoryStats struct {
 
 func (x *MemoryStats) Reset() {
 	*x = MemoryStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3835,7 @@ func (x *MemoryStats) String() string {
 func (*MemoryStats) ProtoMessage() {}
 
 func (x *MemoryStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3848,7 @@ func (x *MemoryStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryStats.ProtoReflect.Descriptor instead.
 func (*MemoryStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MemoryStats) GetRss() uint64 {
@@ -3731,7 +3918,19 @@ var File_driver_v1_driver_proto protoreflect.FileDescriptor
 
 const file_driver_v1_driver_proto_rawDesc = "" +
 	"\n" +
-	"\x16driver/v1/driver.proto\x12\x10drover.driver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"*\n" +
+	"\x16driver/v1/driver.proto\x12\x10drover.driver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"R\n" +
+	"\x13ValidateTaskRequest\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12#\n" +
+	"\rdriver_config\x18\x02 \x01(\fR\fdriverConfig\"V\n" +
+	"\x14ValidateTaskResponse\x12>\n" +
+	"\vdiagnostics\x18\x01 \x03(\v2\x1c.drover.driver.v1.DiagnosticR\vdiagnostics\"\x82\x01\n" +
+	"\n" +
+	"Diagnostic\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
+	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x12\n" +
+	"\x04cure\x18\x05 \x01(\tR\x04cure\"*\n" +
 	"\x10ListTasksRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\"C\n" +
 	"\x11ListTasksResponse\x12.\n" +
@@ -4026,8 +4225,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\tmax_usage\x18\x06 \x01(\x04R\bmaxUsage\x12!\n" +
 	"\fkernel_usage\x18\a \x01(\x04R\vkernelUsage\x12(\n" +
 	"\x10kernel_max_usage\x18\b \x01(\x04R\x0ekernelMaxUsage\x12\x1a\n" +
-	"\bmeasured\x18\t \x03(\tR\bmeasured2\xb4\n" +
-	"\n" +
+	"\bmeasured\x18\t \x03(\tR\bmeasured2\x93\v\n" +
 	"\x06Driver\x12N\n" +
 	"\aDrivers\x12 .drover.driver.v1.DriversRequest\x1a!.drover.driver.v1.DriversResponse\x12T\n" +
 	"\tSetConfig\x12\".drover.driver.v1.SetConfigRequest\x1a#.drover.driver.v1.SetConfigResponse\x12\\\n" +
@@ -4045,7 +4243,8 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\n" +
 	"TaskEvents\x12#.drover.driver.v1.TaskEventsRequest\x1a$.drover.driver.v1.TaskEventsResponse0\x01\x12T\n" +
 	"\tListTasks\x12\".drover.driver.v1.ListTasksRequest\x1a#.drover.driver.v1.ListTasksResponse\x12]\n" +
-	"\fProcessStats\x12%.drover.driver.v1.ProcessStatsRequest\x1a&.drover.driver.v1.ProcessStatsResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
+	"\fProcessStats\x12%.drover.driver.v1.ProcessStatsRequest\x1a&.drover.driver.v1.ProcessStatsResponse\x12]\n" +
+	"\fValidateTask\x12%.drover.driver.v1.ValidateTaskRequest\x1a&.drover.driver.v1.ValidateTaskResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
 
 var (
 	file_driver_v1_driver_proto_rawDescOnce sync.Once
@@ -4059,157 +4258,163 @@ func file_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_driver_v1_driver_proto_rawDescData
 }
 
-var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_driver_v1_driver_proto_goTypes = []any{
-	(*ListTasksRequest)(nil),      // 0: drover.driver.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 1: drover.driver.v1.ListTasksResponse
-	(*DriversRequest)(nil),        // 2: drover.driver.v1.DriversRequest
-	(*DriversResponse)(nil),       // 3: drover.driver.v1.DriversResponse
-	(*Info)(nil),                  // 4: drover.driver.v1.Info
-	(*Capabilities)(nil),          // 5: drover.driver.v1.Capabilities
-	(*SetConfigRequest)(nil),      // 6: drover.driver.v1.SetConfigRequest
-	(*SetConfigResponse)(nil),     // 7: drover.driver.v1.SetConfigResponse
-	(*FingerprintRequest)(nil),    // 8: drover.driver.v1.FingerprintRequest
-	(*FingerprintResponse)(nil),   // 9: drover.driver.v1.FingerprintResponse
-	(*StartTaskRequest)(nil),      // 10: drover.driver.v1.StartTaskRequest
-	(*StartTaskResponse)(nil),     // 11: drover.driver.v1.StartTaskResponse
-	(*RecoverTaskRequest)(nil),    // 12: drover.driver.v1.RecoverTaskRequest
-	(*RecoverTaskResponse)(nil),   // 13: drover.driver.v1.RecoverTaskResponse
-	(*WaitTaskRequest)(nil),       // 14: drover.driver.v1.WaitTaskRequest
-	(*WaitTaskResponse)(nil),      // 15: drover.driver.v1.WaitTaskResponse
-	(*StopTaskRequest)(nil),       // 16: drover.driver.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),      // 17: drover.driver.v1.StopTaskResponse
-	(*DestroyTaskRequest)(nil),    // 18: drover.driver.v1.DestroyTaskRequest
-	(*DestroyTaskResponse)(nil),   // 19: drover.driver.v1.DestroyTaskResponse
-	(*InspectTaskRequest)(nil),    // 20: drover.driver.v1.InspectTaskRequest
-	(*InspectTaskResponse)(nil),   // 21: drover.driver.v1.InspectTaskResponse
-	(*TaskStatsRequest)(nil),      // 22: drover.driver.v1.TaskStatsRequest
-	(*TaskStatsResponse)(nil),     // 23: drover.driver.v1.TaskStatsResponse
-	(*SignalTaskRequest)(nil),     // 24: drover.driver.v1.SignalTaskRequest
-	(*SignalTaskResponse)(nil),    // 25: drover.driver.v1.SignalTaskResponse
-	(*ExecTaskRequest)(nil),       // 26: drover.driver.v1.ExecTaskRequest
-	(*ExecStart)(nil),             // 27: drover.driver.v1.ExecStart
-	(*TerminalSize)(nil),          // 28: drover.driver.v1.TerminalSize
-	(*ExecTaskResponse)(nil),      // 29: drover.driver.v1.ExecTaskResponse
-	(*TaskEventsRequest)(nil),     // 30: drover.driver.v1.TaskEventsRequest
-	(*TaskEventsResponse)(nil),    // 31: drover.driver.v1.TaskEventsResponse
-	(*TaskConfig)(nil),            // 32: drover.driver.v1.TaskConfig
-	(*Cgroup)(nil),                // 33: drover.driver.v1.Cgroup
-	(*Resources)(nil),             // 34: drover.driver.v1.Resources
-	(*Mount)(nil),                 // 35: drover.driver.v1.Mount
-	(*Device)(nil),                // 36: drover.driver.v1.Device
-	(*Port)(nil),                  // 37: drover.driver.v1.Port
-	(*NetworkIsolation)(nil),      // 38: drover.driver.v1.NetworkIsolation
-	(*DNSConfig)(nil),             // 39: drover.driver.v1.DNSConfig
-	(*LogConfig)(nil),             // 40: drover.driver.v1.LogConfig
-	(*Handle)(nil),                // 41: drover.driver.v1.Handle
-	(*NetworkOverride)(nil),       // 42: drover.driver.v1.NetworkOverride
-	(*ExitResult)(nil),            // 43: drover.driver.v1.ExitResult
-	(*TaskStatus)(nil),            // 44: drover.driver.v1.TaskStatus
-	(*ProcessStatsRequest)(nil),   // 45: drover.driver.v1.ProcessStatsRequest
-	(*ProcessStatsResponse)(nil),  // 46: drover.driver.v1.ProcessStatsResponse
-	(*TaskStats)(nil),             // 47: drover.driver.v1.TaskStats
-	(*IOStats)(nil),               // 48: drover.driver.v1.IOStats
-	(*Usage)(nil),                 // 49: drover.driver.v1.Usage
-	(*CPUStats)(nil),              // 50: drover.driver.v1.CPUStats
-	(*MemoryStats)(nil),           // 51: drover.driver.v1.MemoryStats
-	nil,                           // 52: drover.driver.v1.FingerprintResponse.AttributesEntry
-	nil,                           // 53: drover.driver.v1.ExecStart.EnvEntry
-	nil,                           // 54: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	nil,                           // 55: drover.driver.v1.TaskConfig.EnvEntry
-	nil,                           // 56: drover.driver.v1.TaskConfig.DeviceEnvEntry
-	nil,                           // 57: drover.driver.v1.Cgroup.DirsEntry
-	nil,                           // 58: drover.driver.v1.NetworkIsolation.LabelsEntry
-	nil,                           // 59: drover.driver.v1.NetworkOverride.PortMapEntry
-	nil,                           // 60: drover.driver.v1.TaskStatus.AttributesEntry
-	nil,                           // 61: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	nil,                           // 62: drover.driver.v1.TaskStats.PidsEntry
-	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
+	(*ValidateTaskRequest)(nil),   // 0: drover.driver.v1.ValidateTaskRequest
+	(*ValidateTaskResponse)(nil),  // 1: drover.driver.v1.ValidateTaskResponse
+	(*Diagnostic)(nil),            // 2: drover.driver.v1.Diagnostic
+	(*ListTasksRequest)(nil),      // 3: drover.driver.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 4: drover.driver.v1.ListTasksResponse
+	(*DriversRequest)(nil),        // 5: drover.driver.v1.DriversRequest
+	(*DriversResponse)(nil),       // 6: drover.driver.v1.DriversResponse
+	(*Info)(nil),                  // 7: drover.driver.v1.Info
+	(*Capabilities)(nil),          // 8: drover.driver.v1.Capabilities
+	(*SetConfigRequest)(nil),      // 9: drover.driver.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),     // 10: drover.driver.v1.SetConfigResponse
+	(*FingerprintRequest)(nil),    // 11: drover.driver.v1.FingerprintRequest
+	(*FingerprintResponse)(nil),   // 12: drover.driver.v1.FingerprintResponse
+	(*StartTaskRequest)(nil),      // 13: drover.driver.v1.StartTaskRequest
+	(*StartTaskResponse)(nil),     // 14: drover.driver.v1.StartTaskResponse
+	(*RecoverTaskRequest)(nil),    // 15: drover.driver.v1.RecoverTaskRequest
+	(*RecoverTaskResponse)(nil),   // 16: drover.driver.v1.RecoverTaskResponse
+	(*WaitTaskRequest)(nil),       // 17: drover.driver.v1.WaitTaskRequest
+	(*WaitTaskResponse)(nil),      // 18: drover.driver.v1.WaitTaskResponse
+	(*StopTaskRequest)(nil),       // 19: drover.driver.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),      // 20: drover.driver.v1.StopTaskResponse
+	(*DestroyTaskRequest)(nil),    // 21: drover.driver.v1.DestroyTaskRequest
+	(*DestroyTaskResponse)(nil),   // 22: drover.driver.v1.DestroyTaskResponse
+	(*InspectTaskRequest)(nil),    // 23: drover.driver.v1.InspectTaskRequest
+	(*InspectTaskResponse)(nil),   // 24: drover.driver.v1.InspectTaskResponse
+	(*TaskStatsRequest)(nil),      // 25: drover.driver.v1.TaskStatsRequest
+	(*TaskStatsResponse)(nil),     // 26: drover.driver.v1.TaskStatsResponse
+	(*SignalTaskRequest)(nil),     // 27: drover.driver.v1.SignalTaskRequest
+	(*SignalTaskResponse)(nil),    // 28: drover.driver.v1.SignalTaskResponse
+	(*ExecTaskRequest)(nil),       // 29: drover.driver.v1.ExecTaskRequest
+	(*ExecStart)(nil),             // 30: drover.driver.v1.ExecStart
+	(*TerminalSize)(nil),          // 31: drover.driver.v1.TerminalSize
+	(*ExecTaskResponse)(nil),      // 32: drover.driver.v1.ExecTaskResponse
+	(*TaskEventsRequest)(nil),     // 33: drover.driver.v1.TaskEventsRequest
+	(*TaskEventsResponse)(nil),    // 34: drover.driver.v1.TaskEventsResponse
+	(*TaskConfig)(nil),            // 35: drover.driver.v1.TaskConfig
+	(*Cgroup)(nil),                // 36: drover.driver.v1.Cgroup
+	(*Resources)(nil),             // 37: drover.driver.v1.Resources
+	(*Mount)(nil),                 // 38: drover.driver.v1.Mount
+	(*Device)(nil),                // 39: drover.driver.v1.Device
+	(*Port)(nil),                  // 40: drover.driver.v1.Port
+	(*NetworkIsolation)(nil),      // 41: drover.driver.v1.NetworkIsolation
+	(*DNSConfig)(nil),             // 42: drover.driver.v1.DNSConfig
+	(*LogConfig)(nil),             // 43: drover.driver.v1.LogConfig
+	(*Handle)(nil),                // 44: drover.driver.v1.Handle
+	(*NetworkOverride)(nil),       // 45: drover.driver.v1.NetworkOverride
+	(*ExitResult)(nil),            // 46: drover.driver.v1.ExitResult
+	(*TaskStatus)(nil),            // 47: drover.driver.v1.TaskStatus
+	(*ProcessStatsRequest)(nil),   // 48: drover.driver.v1.ProcessStatsRequest
+	(*ProcessStatsResponse)(nil),  // 49: drover.driver.v1.ProcessStatsResponse
+	(*TaskStats)(nil),             // 50: drover.driver.v1.TaskStats
+	(*IOStats)(nil),               // 51: drover.driver.v1.IOStats
+	(*Usage)(nil),                 // 52: drover.driver.v1.Usage
+	(*CPUStats)(nil),              // 53: drover.driver.v1.CPUStats
+	(*MemoryStats)(nil),           // 54: drover.driver.v1.MemoryStats
+	nil,                           // 55: drover.driver.v1.FingerprintResponse.AttributesEntry
+	nil,                           // 56: drover.driver.v1.ExecStart.EnvEntry
+	nil,                           // 57: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	nil,                           // 58: drover.driver.v1.TaskConfig.EnvEntry
+	nil,                           // 59: drover.driver.v1.TaskConfig.DeviceEnvEntry
+	nil,                           // 60: drover.driver.v1.Cgroup.DirsEntry
+	nil,                           // 61: drover.driver.v1.NetworkIsolation.LabelsEntry
+	nil,                           // 62: drover.driver.v1.NetworkOverride.PortMapEntry
+	nil,                           // 63: drover.driver.v1.TaskStatus.AttributesEntry
+	nil,                           // 64: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	nil,                           // 65: drover.driver.v1.TaskStats.PidsEntry
+	(*durationpb.Duration)(nil),   // 66: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 67: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
-	41, // 0: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
-	4,  // 1: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
-	5,  // 2: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
-	52, // 3: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
-	32, // 4: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
-	41, // 5: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
-	42, // 6: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
-	41, // 7: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
-	43, // 8: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	63, // 9: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
-	44, // 10: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	63, // 11: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
-	47, // 12: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
-	27, // 13: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
-	28, // 14: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
-	28, // 15: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
-	53, // 16: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
-	43, // 17: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	64, // 18: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
-	54, // 19: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	55, // 20: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
-	34, // 21: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
-	35, // 22: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
-	36, // 23: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
-	37, // 24: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
-	38, // 25: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
-	39, // 26: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
-	40, // 27: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	63, // 28: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
-	56, // 29: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
-	33, // 30: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
-	57, // 31: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
-	58, // 32: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	59, // 33: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	64, // 34: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	64, // 35: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
-	43, // 36: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	60, // 37: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	61, // 38: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	64, // 39: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	49, // 40: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	62, // 41: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	48, // 42: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
-	50, // 43: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	51, // 44: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	49, // 45: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
-	49, // 46: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	2,  // 47: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	6,  // 48: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	8,  // 49: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	10, // 50: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	12, // 51: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	14, // 52: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	16, // 53: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	18, // 54: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	20, // 55: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	22, // 56: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	24, // 57: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	26, // 58: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	30, // 59: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	0,  // 60: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
-	45, // 61: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
-	3,  // 62: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	7,  // 63: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	9,  // 64: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	11, // 65: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	13, // 66: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	15, // 67: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	17, // 68: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	19, // 69: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	21, // 70: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	23, // 71: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	25, // 72: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	29, // 73: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	31, // 74: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	1,  // 75: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
-	46, // 76: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
-	62, // [62:77] is the sub-list for method output_type
-	47, // [47:62] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	2,  // 0: drover.driver.v1.ValidateTaskResponse.diagnostics:type_name -> drover.driver.v1.Diagnostic
+	44, // 1: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
+	7,  // 2: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
+	8,  // 3: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
+	55, // 4: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
+	35, // 5: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
+	44, // 6: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
+	45, // 7: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
+	44, // 8: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
+	46, // 9: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	66, // 10: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	47, // 11: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
+	66, // 12: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	50, // 13: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
+	30, // 14: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
+	31, // 15: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
+	31, // 16: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
+	56, // 17: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
+	46, // 18: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	67, // 19: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	57, // 20: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	58, // 21: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
+	37, // 22: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
+	38, // 23: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
+	39, // 24: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
+	40, // 25: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
+	41, // 26: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
+	42, // 27: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
+	43, // 28: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
+	66, // 29: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	59, // 30: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
+	36, // 31: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
+	60, // 32: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
+	61, // 33: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	62, // 34: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	67, // 35: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	67, // 36: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	46, // 37: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
+	63, // 38: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	64, // 39: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	67, // 40: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	52, // 41: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	65, // 42: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	51, // 43: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
+	53, // 44: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	54, // 45: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	52, // 46: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
+	52, // 47: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	5,  // 48: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	9,  // 49: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	11, // 50: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	13, // 51: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	15, // 52: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	17, // 53: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	19, // 54: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	21, // 55: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	23, // 56: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	25, // 57: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	27, // 58: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	29, // 59: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	33, // 60: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	3,  // 61: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
+	48, // 62: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
+	0,  // 63: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
+	6,  // 64: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	10, // 65: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	12, // 66: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	14, // 67: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	16, // 68: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	18, // 69: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	20, // 70: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	22, // 71: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	24, // 72: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	26, // 73: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	28, // 74: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	32, // 75: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	34, // 76: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	4,  // 77: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
+	49, // 78: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
+	1,  // 79: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
+	64, // [64:80] is the sub-list for method output_type
+	48, // [48:64] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_driver_v1_driver_proto_init() }
@@ -4217,13 +4422,13 @@ func file_driver_v1_driver_proto_init() {
 	if File_driver_v1_driver_proto != nil {
 		return
 	}
-	file_driver_v1_driver_proto_msgTypes[26].OneofWrappers = []any{
+	file_driver_v1_driver_proto_msgTypes[29].OneofWrappers = []any{
 		(*ExecTaskRequest_Start)(nil),
 		(*ExecTaskRequest_Stdin)(nil),
 		(*ExecTaskRequest_StdinClosed)(nil),
 		(*ExecTaskRequest_Resize)(nil),
 	}
-	file_driver_v1_driver_proto_msgTypes[29].OneofWrappers = []any{
+	file_driver_v1_driver_proto_msgTypes[32].OneofWrappers = []any{
 		(*ExecTaskResponse_Stdout)(nil),
 		(*ExecTaskResponse_Stderr)(nil),
 		(*ExecTaskResponse_Result)(nil),
@@ -4234,7 +4439,7 @@ func file_driver_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_v1_driver_proto_rawDesc), len(file_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   63,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

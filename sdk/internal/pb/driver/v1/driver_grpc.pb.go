@@ -37,6 +37,7 @@ const (
 	Driver_TaskEvents_FullMethodName   = "/drover.driver.v1.Driver/TaskEvents"
 	Driver_ListTasks_FullMethodName    = "/drover.driver.v1.Driver/ListTasks"
 	Driver_ProcessStats_FullMethodName = "/drover.driver.v1.Driver/ProcessStats"
+	Driver_ValidateTask_FullMethodName = "/drover.driver.v1.Driver/ValidateTask"
 )
 
 // DriverClient is the client API for Driver service.
@@ -49,7 +50,9 @@ const (
 //
 // An error is a gRPC status. Its class travels as a google.rpc.ErrorInfo detail
 // with domain "drover", the class as reason, and metadata "retryable" (true or
-// false) only where the class would say it wrongly.
+// false) only where the class would say it wrongly. Metadata "reason" is a reason
+// code, and "detail.NAME" a detail; a google.rpc.RetryInfo detail delays the next
+// try of a start.
 //
 // The answer to Fingerprint, TaskStats and TaskEvents begins with the initial
 // metadata "drover-stream: open", sent as soon as the driver has accepted the call.
@@ -89,6 +92,9 @@ type DriverClient interface {
 	// ProcessStats measures the processes of one task, when somebody asks for them. Feature
 	// "process_stats": a driver without it answers UNIMPLEMENTED.
 	ProcessStats(ctx context.Context, in *ProcessStatsRequest, opts ...grpc.CallOption) (*ProcessStatsResponse, error)
+	// ValidateTask checks the config of a task before it is started. It starts nothing and
+	// asks no daemon. Feature "validate_task": a driver without it answers UNIMPLEMENTED.
+	ValidateTask(ctx context.Context, in *ValidateTaskRequest, opts ...grpc.CallOption) (*ValidateTaskResponse, error)
 }
 
 type driverClient struct {
@@ -279,6 +285,16 @@ func (c *driverClient) ProcessStats(ctx context.Context, in *ProcessStatsRequest
 	return out, nil
 }
 
+func (c *driverClient) ValidateTask(ctx context.Context, in *ValidateTaskRequest, opts ...grpc.CallOption) (*ValidateTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ValidateTaskResponse)
+	err := c.cc.Invoke(ctx, Driver_ValidateTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DriverServer is the server API for Driver service.
 // All implementations must embed UnimplementedDriverServer
 // for forward compatibility.
@@ -289,7 +305,9 @@ func (c *driverClient) ProcessStats(ctx context.Context, in *ProcessStatsRequest
 //
 // An error is a gRPC status. Its class travels as a google.rpc.ErrorInfo detail
 // with domain "drover", the class as reason, and metadata "retryable" (true or
-// false) only where the class would say it wrongly.
+// false) only where the class would say it wrongly. Metadata "reason" is a reason
+// code, and "detail.NAME" a detail; a google.rpc.RetryInfo detail delays the next
+// try of a start.
 //
 // The answer to Fingerprint, TaskStats and TaskEvents begins with the initial
 // metadata "drover-stream: open", sent as soon as the driver has accepted the call.
@@ -329,6 +347,9 @@ type DriverServer interface {
 	// ProcessStats measures the processes of one task, when somebody asks for them. Feature
 	// "process_stats": a driver without it answers UNIMPLEMENTED.
 	ProcessStats(context.Context, *ProcessStatsRequest) (*ProcessStatsResponse, error)
+	// ValidateTask checks the config of a task before it is started. It starts nothing and
+	// asks no daemon. Feature "validate_task": a driver without it answers UNIMPLEMENTED.
+	ValidateTask(context.Context, *ValidateTaskRequest) (*ValidateTaskResponse, error)
 	mustEmbedUnimplementedDriverServer()
 }
 
@@ -383,6 +404,9 @@ func (UnimplementedDriverServer) ListTasks(context.Context, *ListTasksRequest) (
 }
 func (UnimplementedDriverServer) ProcessStats(context.Context, *ProcessStatsRequest) (*ProcessStatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ProcessStats not implemented")
+}
+func (UnimplementedDriverServer) ValidateTask(context.Context, *ValidateTaskRequest) (*ValidateTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ValidateTask not implemented")
 }
 func (UnimplementedDriverServer) mustEmbedUnimplementedDriverServer() {}
 func (UnimplementedDriverServer) testEmbeddedByValue()                {}
@@ -643,6 +667,24 @@ func _Driver_ProcessStats_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_ValidateTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ValidateTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).ValidateTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_ValidateTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).ValidateTask(ctx, req.(*ValidateTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Driver_ServiceDesc is the grpc.ServiceDesc for Driver service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -693,6 +735,10 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ProcessStats",
 			Handler:    _Driver_ProcessStats_Handler,
+		},
+		{
+			MethodName: "ValidateTask",
+			Handler:    _Driver_ValidateTask_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
