@@ -32,6 +32,7 @@ import (
 	"github.com/drover-project/drover/core/agent/cgroup"
 	"github.com/drover-project/drover/core/agent/collect"
 	"github.com/drover-project/drover/core/agent/cutoff"
+	"github.com/drover-project/drover/core/agent/devices"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/local"
 	"github.com/drover-project/drover/core/agent/releases"
@@ -114,9 +115,8 @@ type Config struct {
 // Plugins is the part of the plugin host that the agent uses.
 type Plugins interface {
 	alloc.Drivers
-	alloc.Devices
 	Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{})
-	Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{})
+	devices.Plugins
 	Plugins() ([]pluginhost.PluginStatus, <-chan struct{})
 	HostStats(ctx context.Context) []pluginhost.HostReading
 	DeviceStats(ctx context.Context) []device.GroupStats
@@ -134,6 +134,7 @@ type Agent struct {
 	collector *collect.Collector
 	server    *serve.Server
 	allocs    *allocs.Set
+	devices   *devices.Keeper
 	nodeID    string
 	secret    string
 	// instance identifies this process: see rpc.Identity.
@@ -244,8 +245,11 @@ func (a *Agent) open(ctx context.Context) error {
 	close(probed)
 	a.updates = update.New(a.session.SendUpdates, a.cfg.Logger.Named("update"))
 	a.openStats()
+	if err := a.openDevices(ctx); err != nil {
+		return err
+	}
 	run := &alloc.Config{
-		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.plugins, Store: a.store,
+		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.devices, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
 		Ended:   func(string) { a.collector.Garbage() }, Previous: func(id string) <-chan struct{} { return a.allocs.Previous(id) },
 		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
@@ -327,6 +331,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	}
 	a.allocs.Restore(records)
 	a.work.Go(func() { a.updates.Run(ctx) })
+	a.work.Go(func() { a.devices.Run(ctx) })
 	a.work.Go(func() { a.followFingerprints(ctx) })
 	a.work.Go(func() { a.session.Run(ctx) })
 	a.work.Go(func() { a.cutoff.Run(ctx) })

@@ -5,6 +5,7 @@ package agent_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -25,17 +26,20 @@ import (
 // fakeDriver runs tasks in memory: a task runs until somebody ends it. It
 // outlives the agents of a test, as tasks outlive an agent.
 type fakeDriver struct {
-	mu       sync.Mutex
-	tasks    map[string]*fakeTask
-	starts   []string
-	signals  []string
-	failing  error                    // of StartTask
-	readings []pluginhost.HostReading // of HostStats
-	measured []device.GroupStats      // of DeviceStats
-	deaf     bool                     // StopTask ends nothing
-	version  string
-	more     []schema.Attribute // of a later version
-	changed  chan struct{}      // closed at a change of version
+	mu          sync.Mutex
+	tasks       map[string]*fakeTask
+	starts      []string
+	signals     []string
+	failing     error                    // of StartTask
+	readings    []pluginhost.HostReading // of HostStats
+	measured    []device.GroupStats      // of DeviceStats
+	deaf        bool                     // StopTask ends nothing
+	told        []string                 // to the device plugin
+	sick        string                   // why its device is not healthy
+	deafDevices bool                     // ReleaseDevices fails
+	version     string
+	more        []schema.Attribute // of a later version
+	changed     chan struct{}      // closed at a change of version
 }
 
 type fakeTask struct {
@@ -73,7 +77,32 @@ func (d *fakeDriver) Fingerprints() ([]pluginhost.DriverFingerprint, <-chan stru
 }
 
 func (d *fakeDriver) Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{}) {
-	return []pluginhost.DeviceFingerprint{{Name: "fake", Groups: []device.Group{{Vendor: "acme", Type: "gpu", Name: "x", Instances: []device.Instance{{ID: "g0", Healthy: true}}}}}}, make(chan struct{})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	g0 := device.Instance{ID: "g0", Healthy: d.sick == "", HealthDescription: d.sick}
+	return []pluginhost.DeviceFingerprint{{Name: "fake", Groups: []device.Group{{Vendor: "acme", Type: "gpu", Name: "x", Instances: []device.Instance{g0}}}}}, d.changed
+}
+
+// sicken makes its device unhealthy, or healthy without a reason.
+func (d *fakeDriver) sicken(why string) {
+	d.set(func() {
+		d.sick = why
+		close(d.changed)
+		d.changed = make(chan struct{})
+	})
+}
+
+func (d *fakeDriver) set(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
+}
+
+// tellings is what the device plugin was told.
+func (d *fakeDriver) tellings() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.told)
 }
 
 func (d *fakeDriver) Plugins() ([]pluginhost.PluginStatus, <-chan struct{}) {
@@ -84,8 +113,21 @@ func (d *fakeDriver) HostStats(context.Context) []pluginhost.HostReading { retur
 
 func (d *fakeDriver) DeviceStats(context.Context) []device.GroupStats { return d.measured }
 
-func (d *fakeDriver) ReserveDevices(_ context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
-	return &device.Reservation{Env: map[string]string{"ACME_VISIBLE": vendor + "/" + typ + "/" + name + ":" + strings.Join(ids, ",")}}, nil
+func (d *fakeDriver) ReserveDevices(_ context.Context, h device.Holder, s device.Set, config map[string]any) (*device.Reservation, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.told = append(d.told, fmt.Sprint("reserve ", strings.Join(s.IDs, ","), " for ", h.AllocID, "/", h.Task, " ", config))
+	return &device.Reservation{Env: map[string]string{"ACME_VISIBLE": s.Group() + ":" + strings.Join(s.IDs, ",")}}, nil
+}
+
+func (d *fakeDriver) ReleaseDevices(_ context.Context, h device.Holder, s device.Set) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deafDevices {
+		return errdefs.Unavailablef("its plugin is away")
+	}
+	d.told = append(d.told, fmt.Sprint("release ", strings.Join(s.IDs, ","), " of ", h.AllocID, "/", h.Task))
+	return nil
 }
 
 func (d *fakeDriver) Info() driver.Info {

@@ -97,10 +97,11 @@ type CNIConfig struct {
 
 // RequestedDevice is the draft of a model.RequestedDevice.
 type RequestedDevice struct {
-	Name        string        `hcl:",label"`
-	Count       *uint64       `hcl:"count"`
-	Constraints []*Constraint `hcl:"constraint,block"`
-	Affinities  []*Affinity   `hcl:"affinity,block"`
+	Name        string         `hcl:",label"`
+	Count       *uint64        `hcl:"count"`
+	Constraints []*Constraint  `hcl:"constraint,block"`
+	Affinities  []*Affinity    `hcl:"affinity,block"`
+	Config      map[string]any `hcl:"config,block" json:",omitempty"`
 }
 
 // NUMA is the draft of a model.NUMA.

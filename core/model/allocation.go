@@ -196,6 +196,8 @@ const (
 	TaskRestoreFailed            = "Failed Restoring Task"
 	TaskPluginUnhealthy          = "Plugin became unhealthy"
 	TaskPluginHealthy            = "Plugin became healthy"
+	TaskDeviceUnhealthy          = "Device became unhealthy"
+	TaskDeviceHealthy            = "Device became healthy"
 	TaskClientReconnected        = "Reconnected"
 	TaskWaitingShuttingDownDelay = "Waiting for shutdown delay"
 	TaskSkippingShutdownDelay    = "Skipping shutdown delay"

@@ -89,6 +89,7 @@ func fieldsOfResources() []Field {
 		{Name: "RequestedDevice.Count", By: "core/schedule/feasible"},
 		{Name: "RequestedDevice.Constraints", By: "core/schedule/feasible"},
 		{Name: "RequestedDevice.Affinities", By: "core/schedule/feasible"},
+		{Name: "RequestedDevice.Config", By: "core/agent/alloc"},
 
 		{Name: "NetworkResource.Mode", By: "core/schedule/feasible", Warn: "network mode %v", When: ofItsOwn},
 		{Name: "NetworkResource.Device", Warn: "device of network"},

@@ -24,12 +24,14 @@ type NUMA struct {
 }
 
 // RequestedDevice requests device instances. Name is "type", "vendor/type" or
-// "vendor/type/model".
+// "vendor/type/model". Config, which the reference does not have, is for the device
+// plugin, whose schema the node checks it against.
 type RequestedDevice struct {
 	Name        string
 	Count       uint64
 	Constraints []*Constraint
 	Affinities  []*Affinity
+	Config      map[string]any `json:",omitempty"`
 }
 
 // NetworkResource is a network that is requested or assigned.
@@ -75,6 +77,8 @@ type AllocatedResources struct {
 }
 
 // AllocatedTaskResources are the resources of one task.
+//
+// Invariant: Devices has one row for each of the task's RequestedDevice, in their order.
 type AllocatedTaskResources struct {
 	Cpu      AllocatedCpuResources
 	Memory   AllocatedMemoryResources

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -31,6 +32,30 @@ func withDevices(t *testing.T) (pluginhost.Config, string) {
 	return cfg, dir
 }
 
+func TestAPluginIsToldWhoUsesItsDevicesAndWhenThatEnds(t *testing.T) {
+	cfg, _ := withDevices(t)
+	h := start(t, cfg)
+	set := device.Set{Vendor: "drover", Type: "file", Name: "file-4", IDs: []string{"b"}}
+	holder := device.Holder{AllocID: "a1", Task: "web"}
+	r, err := h.ReserveDevices(t.Context(), holder, set, map[string]any{"label": "mine"})
+	if err != nil || r.Env["FILE_LABEL"] != "mine" {
+		t.Fatalf("reserved %+v, %v", r, err)
+	}
+	_, err = h.ReserveDevices(t.Context(), holder, set, map[string]any{"colour": "red"})
+	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "colour") {
+		t.Errorf("a config that does not fit: %v", err)
+	}
+	for range 2 {
+		if err := h.ReleaseDevices(t.Context(), holder, set); err != nil {
+			t.Error(err)
+		}
+	}
+	set.Name = "other"
+	if err := h.ReleaseDevices(t.Context(), holder, set); !errdefs.IsNotFound(err) {
+		t.Errorf("devices of nobody: %v", err)
+	}
+}
+
 func TestOnePluginServesDriversAndDevices(t *testing.T) {
 	cfg, dir := withDevices(t)
 	h := start(t, cfg)
@@ -41,14 +66,14 @@ func TestOnePluginServesDriversAndDevices(t *testing.T) {
 	if len(prints) != 1 || len(prints[0].Groups) != 1 || len(prints[0].Groups[0].Instances) != 2 || *prints[0].Groups[0].Attributes["size"].Int != 4 {
 		t.Fatalf("fingerprints %+v", prints)
 	}
-	r, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"b"})
+	r, err := h.ReserveDevices(t.Context(), device.Holder{}, device.Set{Vendor: "drover", Type: "file", Name: "file-4", IDs: []string{"b"}}, nil)
 	if err != nil || r.Env["FILE_DEVICES"] != "b" || len(r.Mounts) != 1 || r.Mounts[0].HostPath != filepath.Join(dir, "b") {
 		t.Fatalf("reserved %+v, %v", r, err)
 	}
-	if _, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"x"}); !errdefs.IsNotFound(err) {
+	if _, err := h.ReserveDevices(t.Context(), device.Holder{}, device.Set{Vendor: "drover", Type: "file", Name: "file-4", IDs: []string{"x"}}, nil); !errdefs.IsNotFound(err) {
 		t.Fatalf("an unknown device: %v", err)
 	}
-	if _, err := h.ReserveDevices(t.Context(), "acme", "tpu", "x", []string{"x"}); !errdefs.IsNotFound(err) {
+	if _, err := h.ReserveDevices(t.Context(), device.Holder{}, device.Set{Vendor: "acme", Type: "tpu", Name: "x", IDs: []string{"x"}}, nil); !errdefs.IsNotFound(err) {
 		t.Fatalf("an unknown group: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "b.broken"), nil, 0o600); err != nil {
@@ -75,7 +100,7 @@ func TestDevicesComeBackWithTheirPlugin(t *testing.T) {
 		prints, _ := h.Devices()
 		return only(t, h).PID != pid && len(prints) == 1 && len(prints[0].Groups) == 1
 	})
-	if _, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"a"}); err != nil {
+	if _, err := h.ReserveDevices(t.Context(), device.Holder{}, device.Set{Vendor: "drover", Type: "file", Name: "file-4", IDs: []string{"a"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	restarted := time.Now()
@@ -108,7 +133,14 @@ func TestADevicePluginBuiltForNomadServesItsDevices(t *testing.T) {
 	if g.Vendor != "acme" || g.Type != "abacus" || g.Name != "mk1" || *g.Attributes["beads"].Int != 91 || g.Instances[1].PCIBusID != "00:1" {
 		t.Fatalf("group %+v", g)
 	}
-	r, err := h.ReserveDevices(t.Context(), "acme", "abacus", "mk1", []string{"a1", "a2"})
+	abacus := device.Set{Vendor: "acme", Type: "abacus", Name: "mk1", IDs: []string{"a1", "a2"}}
+	if _, err := h.ReserveDevices(t.Context(), device.Holder{}, abacus, map[string]any{"beads": 3}); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "takes no config block") {
+		t.Errorf("a config for a plugin built for Nomad: %v", err)
+	}
+	if err := h.ReleaseDevices(t.Context(), device.Holder{}, abacus); err != nil {
+		t.Errorf("a release of devices of a plugin that does not want to know: %v", err)
+	}
+	r, err := h.ReserveDevices(t.Context(), device.Holder{}, device.Set{Vendor: "acme", Type: "abacus", Name: "mk1", IDs: []string{"a1", "a2"}}, nil)
 	if err != nil || r.Env["ABACI"] != "a1,a2" || len(r.Nodes) != 1 || r.Nodes[0].Permissions != "rw" {
 		t.Fatalf("reserved %+v, %v", r, err)
 	}
@@ -126,11 +158,11 @@ func TestReservationsOfAPluginThatDoesNotAnswerFailAtOnce(t *testing.T) {
 	}
 	h := start(t, cfg)
 	for range 5 {
-		if _, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"a"}); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "its daemon is away") {
+		if _, err := h.ReserveDevices(t.Context(), device.Holder{}, device.Set{Vendor: "drover", Type: "file", Name: "file-4", IDs: []string{"a"}}, nil); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "its daemon is away") {
 			t.Fatal(err)
 		}
 	}
-	if _, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"a"}); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), `device plugin "file" has not answered since`) {
+	if _, err := h.ReserveDevices(t.Context(), device.Holder{}, device.Set{Vendor: "drover", Type: "file", Name: "file-4", IDs: []string{"a"}}, nil); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), `device plugin "file" has not answered since`) {
 		t.Fatal(err)
 	}
 	if st := only(t, h); st.State != pluginhost.StateNotAnswering || st.LastError == nil {

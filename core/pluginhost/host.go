@@ -285,10 +285,17 @@ func (h *Host) Devices() ([]DeviceFingerprint, <-chan struct{}) {
 	return h.kinds.Devices.Fingerprints()
 }
 
-// ReserveDevices returns how a task accesses devices of one group. NotFound: no plugin
-// has the group now. Unavailable: its plugin is being restarted.
-func (h *Host) ReserveDevices(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
-	return h.kinds.Devices.Reserve(ctx, vendor, typ, name, ids)
+// ReserveDevices returns how a task accesses devices of one group. config is the job's
+// own for them. NotFound: no plugin has the group now. Unavailable: its plugin is being
+// restarted. InvalidArgument: the plugin does not take config.
+func (h *Host) ReserveDevices(ctx context.Context, holder device.Holder, s device.Set, config map[string]any) (*device.Reservation, error) {
+	return h.kinds.Devices.Reserve(ctx, holder, s, config)
+}
+
+// ReleaseDevices says that a task no longer uses devices of one group, if their plugin
+// wants to know. Its errors are those of ReserveDevices.
+func (h *Host) ReleaseDevices(ctx context.Context, holder device.Holder, s device.Set) error {
+	return h.kinds.Devices.Release(ctx, holder, s)
 }
 
 // DeviceStats requests samples of the device plugins and returns them, ordered by

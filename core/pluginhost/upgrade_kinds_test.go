@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -108,7 +109,7 @@ func TestDevicesAreOfferedWithoutAGapOverAnUpgrade(t *testing.T) {
 				missed <- errdefs.Internalf("fingerprints %+v", prints)
 				return
 			}
-			if _, err := h.ReserveDevices(t.Context(), "drover", "file", "file-4", []string{"b"}); err != nil {
+			if _, err := h.ReserveDevices(t.Context(), device.Holder{}, device.Set{Vendor: "drover", Type: "file", Name: "file-4", IDs: []string{"b"}}, nil); err != nil {
 				missed <- err
 				return
 			}

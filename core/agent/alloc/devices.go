@@ -5,7 +5,6 @@ package alloc
 
 import (
 	"context"
-	"maps"
 
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
@@ -14,10 +13,17 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Devices says how a task gets at devices that the scheduler gave it;
-// *pluginhost.Host does.
+// Devices reserves devices that the scheduler gave to a task; *devices.Keeper does.
 type Devices interface {
-	ReserveDevices(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error)
+	Reserve(ctx context.Context, h device.Holder, asks []DeviceAsk) (*device.Reservation, error)
+	// Look says that a task may no longer use its devices. It must not block.
+	Look()
+}
+
+// DeviceAsk is devices of one group that a task gets, with the job's config for them.
+type DeviceAsk struct {
+	Set    device.Set
+	Config map[string]any
 }
 
 // reserve asks the device plugins how the task gets at its devices. It is asked
@@ -30,24 +36,49 @@ func (p *preparation) reserve(ctx context.Context) error {
 	if p.cfg.Devices == nil {
 		return &stepError{task.InSetup, errdefs.InvalidArgumentf("task %q has devices, which this node cannot offer", p.name)}
 	}
-	all := &device.Reservation{Env: map[string]string{}}
-	err := p.step(ctx, StepDevices, p.cfg.Limits.Disk, func(ctx context.Context) error {
-		for _, d := range given {
-			one, err := p.cfg.Devices.ReserveDevices(ctx, d.Vendor, d.Type, d.Name, d.DeviceIDs)
-			if err != nil {
-				return err
-			}
-			maps.Copy(all.Env, one.Env)
-			all.Mounts, all.Nodes = append(all.Mounts, one.Mounts...), append(all.Nodes, one.Nodes...)
-			all.CDIDevices = append(all.CDIDevices, one.CDIDevices...)
+	env := p.environment(p.alloc, p.task, p.info.Capabilities, nil)
+	var asks []DeviceAsk
+	for i, d := range given {
+		ask := DeviceAsk{Set: device.Set{Vendor: d.Vendor, Type: d.Type, Name: d.Name, IDs: d.DeviceIDs}}
+		if wanted := p.task.Resources; wanted != nil && i < len(wanted.Devices) {
+			ask.Config, _ = env.ReplaceAny(wanted.Devices[i].Config).(map[string]any)
 		}
-		return nil
+		asks = append(asks, ask)
+	}
+	h := device.Holder{Namespace: p.alloc.Namespace, JobID: p.alloc.JobID, TaskGroup: p.group.Name, AllocID: p.alloc.ID, Task: p.name}
+	var all *device.Reservation
+	err := p.step(ctx, StepDevices, p.cfg.Limits.Disk, func(ctx context.Context) (err error) {
+		all, err = p.cfg.Devices.Reserve(ctx, h, asks)
+		return err
 	})
 	if err != nil {
 		return &stepError{task.InSetup, err}
 	}
 	p.tasks[p.name].reserved.Store(all)
 	return nil
+}
+
+// UsesDevices reports whether a task uses its devices: it has not ended, or its driver is
+// still freeing what it held.
+func (r *Runner) UsesDevices(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tasks[name]
+	return t != nil && (!r.begun || t.state.Phase != task.Dead || t.freeing > 0)
+}
+
+// NoteTask adds an event to a task of the alloc.
+func (r *Runner) NoteTask(name string, ev model.TaskEvent) {
+	if r.HasTask(name) {
+		r.post(name, task.Note{Event: ev})
+	}
+}
+
+// lookAtDevices says that a task of the alloc may have ended.
+func (r *Runner) lookAtDevices(name string) {
+	if r.cfg.Devices != nil && len(DevicesOf(r.alloc, name)) > 0 {
+		r.cfg.Devices.Look()
+	}
 }
 
 // DevicesOf are the devices that the scheduler gave to a task.

@@ -46,6 +46,9 @@ func (r *Runner) carryOut(te taskEffects) {
 			r.wakeAt(t, te.name, w.At)
 			continue
 		}
+		if _, ok := e.(task.Destroy); ok {
+			t.freeing++
+		}
 		slow = append(slow, e)
 	}
 	if len(slow) == 0 {
@@ -61,9 +64,18 @@ func (r *Runner) carryOut(te taskEffects) {
 				r.stopTask(driverName, te.name, e)
 			case task.Destroy:
 				r.destroy(driverName, te.name, e.Run)
+				r.freed(te.name)
 			}
 		}
 	})
+}
+
+// freed says that the driver has destroyed a run, or was asked to without success.
+func (r *Runner) freed(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tasks[name].freeing--
+	r.lookAtDevices(name)
 }
 
 func (r *Runner) wakeAt(t *taskRun, name string, at time.Time) {

@@ -82,6 +82,7 @@ type taskRun struct {
 	detail       func() string         // what that step waits for
 	left         <-chan struct{}       // closed when an abandoned step has ended
 	reserved     atomic.Pointer[device.Reservation]
+	freeing      int // runs that the driver is destroying
 	grouped      grouped
 }
 

@@ -31,12 +31,16 @@ func (r *Runner) settle(e *effects) {
 		r.stepGroup(group.Stop{}, e)
 	}
 	r.lookAgain(now, r.judge(now, e), task.Expiry(r.group, r.states()))
+	ended := r.justEnded()
 	r.saveStates()
 	if r.seen() {
 		r.cfg.Publish(r.view())
 	}
 	for _, te := range e.list {
 		r.carryOut(te)
+	}
+	for _, name := range ended { // a task that never ran has nothing to destroy
+		r.lookAtDevices(name)
 	}
 	r.carryOutGroup(e.group)
 	r.letGo()
@@ -53,6 +57,16 @@ func (r *Runner) seen() bool {
 		}
 	}
 	return true
+}
+
+// justEnded returns the dead tasks whose state is not stored yet.
+func (r *Runner) justEnded() (names []string) {
+	for name, t := range r.tasks {
+		if t.dirty && t.state.Phase == task.Dead {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // letGo closes the templates of dead tasks.

@@ -146,6 +146,22 @@ func (s *Set) Owned(taskID string) bool {
 	return unrestored || r != nil && r.Owns(name, run)
 }
 
+// UsesDevices reports whether a task uses its devices, or may: so does one of an alloc that
+// could not be restored.
+func (s *Set) UsesDevices(allocID, task string) bool {
+	s.mu.Lock()
+	r, unrestored := s.runners[allocID], s.unrestored[allocID]
+	s.mu.Unlock()
+	return unrestored || r != nil && r.UsesDevices(task)
+}
+
+// NoteTask adds an event to a task, if its alloc is on the node.
+func (s *Set) NoteTask(allocID, task string, ev model.TaskEvent) {
+	if r, err := s.Runner(allocID); err == nil {
+		r.NoteTask(task, ev)
+	}
+}
+
 // Close releases the allocs. Their tasks keep running, and no other alloc begins.
 func (s *Set) Close() {
 	s.end()

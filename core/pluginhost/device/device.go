@@ -25,8 +25,28 @@ func Has(b Backend, f Feature) bool { return v1.Has(b, f) }
 // KnownFeatures returns the optional abilities of device plugins on which the host acts.
 func KnownFeatures() []Feature { return v1.KnownFeatures() }
 
+// The optional abilities.
+const (
+	FeatureReserveForTask = v1.FeatureReserveForTask
+	FeatureRelease        = v1.FeatureRelease
+)
+
+// Set is some instances of a group.
+type Set struct {
+	Vendor, Type, Name string
+	IDs                []string
+}
+
+// Group returns the name of the group of the set.
+func (s Set) Group() string { return s.Vendor + "/" + s.Type + "/" + s.Name }
+
 // The types of the newest contract.
 type (
+	TaskReserver = v1.TaskReserver
+	Releaser     = v1.Releaser
+	Holder       = v1.Holder
+	Request      = v1.Request
+
 	Info        = v1.Info
 	Fingerprint = v1.Fingerprint
 	Group       = v1.Group

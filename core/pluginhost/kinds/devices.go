@@ -5,6 +5,7 @@ package kinds
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -30,7 +31,7 @@ type DeviceFingerprint struct {
 	Problem       string
 }
 
-// reserveLimit bounds one Reserve.
+// reserveLimit bounds one Reserve or Release.
 const reserveLimit = time.Minute
 
 // Devices holds all device plugins.
@@ -43,7 +44,7 @@ type Devices struct {
 type deviceBackend struct {
 	device.Backend
 	breaker *breaker.Breaker
-	calls   sync.WaitGroup // reservations in progress
+	calls   sync.WaitGroup // reservations and releases in progress
 }
 
 // deviceFeed follows the samples of one device plugin while there is a consumer.
@@ -127,25 +128,61 @@ func (d *Devices) Fingerprints() ([]DeviceFingerprint, <-chan struct{}) {
 	return out, d.changed
 }
 
-// Reserve returns how a task accesses devices of one group. NotFound: no plugin has
-// the group now. Unavailable: its plugin is being restarted.
-func (d *Devices) Reserve(ctx context.Context, vendor, typ, name string, ids []string) (*device.Reservation, error) {
-	b, err := d.holder(vendor, typ, name)
-	if err != nil {
-		return nil, err
-	}
-	defer b.calls.Done()
-	var r *device.Reservation
-	err = b.breaker.Do(ctx, func(ctx context.Context) (err error) {
-		ctx, cancel := context.WithTimeout(ctx, reserveLimit)
-		defer cancel()
-		r, err = b.Reserve(ctx, ids)
+// Reserve returns how a task accesses devices of one group. config is the job's own for
+// them. NotFound: no plugin has the group now. Unavailable: its plugin is being
+// restarted. InvalidArgument: config does not fit the plugin's schema, or the plugin
+// takes none.
+func (d *Devices) Reserve(ctx context.Context, h device.Holder, s device.Set, config map[string]any) (r *device.Reservation, err error) {
+	err = d.call(ctx, "reserve", s, func(ctx context.Context, b *deviceBackend) error {
+		if !device.Has(b.Backend, device.FeatureReserveForTask) {
+			if len(config) > 0 {
+				return errdefs.InvalidArgumentf("device plugin %q takes no config block of a job; remove the block, or install a version of the plugin that announces %q", b.Info().Name, device.FeatureReserveForTask)
+			}
+			r, err = b.Reserve(ctx, s.IDs)
+			return err
+		}
+		accepts := b.Info().TaskConfigSchema
+		full, err := accepts.Apply(config)
+		if err != nil {
+			return errdefs.InvalidArgumentf("the config of the device does not fit device plugin %q: %w", b.Info().Name, err)
+		}
+		body, err := json.Marshal(full)
+		if err != nil {
+			return errdefs.InvalidArgumentf("encode the config of the device: %w", err)
+		}
+		r, err = b.Backend.(device.TaskReserver).ReserveForTask(ctx, device.Request{Holder: h, IDs: s.IDs, Config: body})
 		return err
 	})
+	return r, err
+}
+
+// Release says that a task no longer uses devices, if their plugin wants to know. Its
+// errors are those of Reserve.
+func (d *Devices) Release(ctx context.Context, h device.Holder, s device.Set) error {
+	return d.call(ctx, "release", s, func(ctx context.Context, b *deviceBackend) error {
+		if !device.Has(b.Backend, device.FeatureRelease) {
+			return nil
+		}
+		return b.Backend.(device.Releaser).Release(ctx, h, s.IDs)
+	})
+}
+
+// call makes a call about devices of one group to the plugin that has them now.
+func (d *Devices) call(ctx context.Context, what string, s device.Set, do func(context.Context, *deviceBackend) error) error {
+	b, err := d.holder(s.Vendor, s.Type, s.Name)
 	if err != nil {
-		return nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("reserve %s/%s/%s: %w", vendor, typ, name, err))
+		return err
 	}
-	return r, nil
+	defer b.calls.Done()
+	err = b.breaker.Do(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, reserveLimit)
+		defer cancel()
+		return do(ctx, b)
+	})
+	if err != nil {
+		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("%s %s: %w", what, s.Group(), err))
+	}
+	return nil
 }
 
 // holder returns the device plugin that currently has the group. The call counts as in
@@ -232,7 +269,7 @@ func (s *deviceSlot) drained(ctx context.Context, b *deviceBackend) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("devices are still being reserved in the old process: %w", ctx.Err())
+		return fmt.Errorf("devices are still being reserved or released in the old process: %w", ctx.Err())
 	}
 }
 

@@ -64,6 +64,19 @@ func (c *client) Reserve(ctx context.Context, ids []string) (*Reservation, error
 	return reservationFromPB(resp), nil
 }
 
+func (c *client) ReserveForTask(ctx context.Context, r Request) (*Reservation, error) {
+	resp, err := c.rpc.Reserve(ctx, &pb.ReserveRequest{Plugin: c.info.Name, Ids: r.IDs, Holder: holderToPB(r.Holder), Config: r.Config})
+	if err != nil {
+		return nil, errdefs.FromGRPC(err)
+	}
+	return reservationFromPB(resp), nil
+}
+
+func (c *client) Release(ctx context.Context, h Holder, ids []string) error {
+	_, err := c.rpc.Release(ctx, &pb.ReleaseRequest{Plugin: c.info.Name, Ids: ids, Holder: holderToPB(h)})
+	return errdefs.FromGRPC(err)
+}
+
 func (c *client) Stats(ctx context.Context, interval time.Duration) (<-chan []GroupStats, error) {
 	s, err := c.rpc.Stats(ctx, &pb.StatsRequest{Plugin: c.info.Name, Interval: durationpb.New(interval)})
 	if err != nil {

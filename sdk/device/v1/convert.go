@@ -22,7 +22,11 @@ func infoToPB(d Device) (*pb.Info, error) {
 	if err != nil {
 		return nil, errdefs.Internalf("encode the config schema of %q: %w", i.Name, err)
 	}
-	return &pb.Info{Name: i.Name, ConfigSchema: body, Features: feature.Strings(Features(d))}, nil
+	task, err := json.Marshal(i.TaskConfigSchema)
+	if err != nil {
+		return nil, errdefs.Internalf("encode the schema of %q for the config of a device: %w", i.Name, err)
+	}
+	return &pb.Info{Name: i.Name, ConfigSchema: body, TaskConfigSchema: task, Features: feature.Strings(Features(d))}, nil
 }
 
 func infoFromPB(m *pb.Info) (Info, error) {
@@ -31,7 +35,18 @@ func infoFromPB(m *pb.Info) (Info, error) {
 	if i.ConfigSchema, err = schema.Parse(m.GetConfigSchema()); err != nil {
 		return i, fmt.Errorf("the config schema of %q: %w", i.Name, err)
 	}
+	if i.TaskConfigSchema, err = schema.Parse(m.GetTaskConfigSchema()); err != nil {
+		return i, fmt.Errorf("the schema of %q for the config of a device: %w", i.Name, err)
+	}
 	return i, nil
+}
+
+func holderToPB(h Holder) *pb.Holder {
+	return &pb.Holder{Namespace: h.Namespace, JobId: h.JobID, TaskGroup: h.TaskGroup, AllocId: h.AllocID, Task: h.Task}
+}
+
+func holderFromPB(m *pb.Holder) Holder {
+	return Holder{Namespace: m.GetNamespace(), JobID: m.GetJobId(), TaskGroup: m.GetTaskGroup(), AllocID: m.GetAllocId(), Task: m.GetTask()}
 }
 
 func fingerprintToPB(f Fingerprint) *pb.FingerprintResponse {

@@ -29,7 +29,8 @@ type Device interface {
 
 	// Reserve returns what a task needs to use devices of one group. It must be
 	// idempotent: a second call for the same ids changes nothing more on the machine.
-	// There is no call that releases devices. NotFound: an id does not exist.
+	// A plugin that needs to know the task is a TaskReserver, too, and one that needs to
+	// know when the task has ended is a Releaser. NotFound: an id does not exist.
 	// FailedPrecondition: a device is unhealthy and cannot be used.
 	Reserve(ctx context.Context, ids []string) (*Reservation, error)
 
@@ -40,11 +41,57 @@ type Device interface {
 	Stats(ctx context.Context, interval time.Duration) (<-chan []GroupStats, error)
 }
 
+// TaskReserver is the optional ability to reserve devices for a certain task, with the
+// job's own config for them.
+type TaskReserver interface {
+	// ReserveForTask is called instead of Reserve, with the same meaning and errors: before
+	// each start of the task, with the same ids and config until the job changes.
+	// Hosts of the first release call Reserve. InvalidArgument: the devices cannot work
+	// with the config; the task fails without another try.
+	ReserveForTask(ctx context.Context, r Request) (*Reservation, error)
+}
+
+// Releaser is the optional ability to free what a reservation took on the machine.
+type Releaser interface {
+	// Release says that a task no longer uses devices that were reserved for it: it has
+	// ended and will not start again, or its reservation failed. It must be idempotent.
+	// The host repeats it until it succeeds, also after a restart of the agent, and
+	// tells the process that serves the devices then, which may have never heard of
+	// the task. Ids that no longer exist are free: nil.
+	//
+	// The host reserves a device for another task only after its release has
+	// succeeded, so a release never concerns a device that another task has. If it
+	// has failed for a day, the host logs that and gives up.
+	Release(ctx context.Context, h Holder, ids []string) error
+}
+
+// Holder is a task that uses devices. AllocID and Task identify it; the same task of a
+// new alloc is another one.
+type Holder struct {
+	Namespace string
+	JobID     string
+	TaskGroup string
+	AllocID   string
+	Task      string
+}
+
+// Request is a reservation for a task. IDs are instances of one group. Config is a JSON
+// object that was validated against Info().TaskConfigSchema, with defaults filled in.
+type Request struct {
+	Holder Holder
+	IDs    []string
+	Config []byte
+}
+
 // Info describes a device plugin.
 type Info struct {
 	// Name is the plugin's name in the agent's configuration, such as "nvidia".
 	Name         string
 	ConfigSchema schema.Schema
+	// TaskConfigSchema describes the block config { } within the device block of a job.
+	// Only a TaskReserver may have attributes in it. Without attributes, the host refuses
+	// tasks with such a block.
+	TaskConfigSchema schema.Schema
 	// Features are what the plugin announces. Service fills it in.
 	Features []Feature
 }

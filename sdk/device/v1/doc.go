@@ -12,7 +12,9 @@
 // It finds devices and describes them (Fingerprint), describes how a task accesses the
 // devices that the scheduler assigned to it (Reserve), and measures them (Stats). It
 // does not choose devices and keeps no reservations: the servers derive from the
-// allocs which task has which device, so a plugin that crashes loses nothing.
+// allocs which task has which device, so a plugin that crashes loses nothing. A plugin that
+// must prepare a device for a certain task, or clean up after it, implements TaskReserver
+// and Releaser.
 //
 // # Groups
 //

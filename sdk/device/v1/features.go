@@ -15,8 +15,19 @@ import (
 // type in it does.
 type Feature string
 
+// The features.
+const (
+	// FeatureReserveForTask: the plugin is a TaskReserver.
+	FeatureReserveForTask Feature = "reserve_for_task"
+	// FeatureRelease: the plugin is a Releaser.
+	FeatureRelease Feature = "release"
+)
+
 // abilities has a row for each optional interface. The host acts on each.
-var abilities = []feature.Row[Device, Feature]{}
+var abilities = []feature.Row[Device, Feature]{
+	{Feature: FeatureReserveForTask, Has: feature.Implements[TaskReserver, Device]},
+	{Feature: FeatureRelease, Has: feature.Implements[Releaser, Device]},
+}
 
 // Features returns the optional abilities of a device plugin: those of its Go type, or those that
 // its plugin announced if it runs in another process. The latter may be newer than this

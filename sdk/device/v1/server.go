@@ -80,7 +80,7 @@ func (s *server) Reserve(ctx context.Context, req *pb.ReserveRequest) (*pb.Reser
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.Reserve(ctx, req.GetIds())
+	r, err := reserve(ctx, d, req)
 	if err != nil {
 		return nil, errdefs.ToGRPC(err)
 	}
@@ -88,6 +88,27 @@ func (s *server) Reserve(ctx context.Context, req *pb.ReserveRequest) (*pb.Reser
 		return nil, errdefs.ToGRPC(errdefs.Internalf("device plugin %q answered a Reserve with nothing; the plugin is defective", req.GetPlugin()))
 	}
 	return reservationToPB(r), nil
+}
+
+// reserve calls what the host asks for: hosts of the first release name no holder.
+func reserve(ctx context.Context, d Device, req *pb.ReserveRequest) (*Reservation, error) {
+	t, ok := d.(TaskReserver)
+	if !ok || req.GetHolder() == nil {
+		return d.Reserve(ctx, req.GetIds())
+	}
+	return t.ReserveForTask(ctx, Request{Holder: holderFromPB(req.GetHolder()), IDs: req.GetIds(), Config: req.GetConfig()})
+}
+
+func (s *server) Release(ctx context.Context, req *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
+	d, err := s.device(req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	r, ok := d.(Releaser)
+	if !ok {
+		return nil, errdefs.ToGRPC(errdefs.Unimplementedf("device plugin %q does not release devices and does not announce the feature %q", req.GetPlugin(), FeatureRelease))
+	}
+	return &pb.ReleaseResponse{}, errdefs.ToGRPC(r.Release(ctx, holderFromPB(req.GetHolder()), req.GetIds()))
 }
 
 func (s *server) Stats(req *pb.StatsRequest, out grpc.ServerStreamingServer[pb.StatsResponse]) error {

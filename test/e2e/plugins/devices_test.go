@@ -21,10 +21,11 @@ job "gpu" {
       driver = "raw_exec"
       config {
         command = "/bin/sh"
-        args    = ["-c", "echo mine is $FILE_DEVICES; sleep 600"]
+        args    = ["-c", "echo mine is $FILE_DEVICES for $FILE_LABEL; sleep 600"]
       }
       resources {
         device "drover/file" {
+          config { label = "${NOMAD_JOB_NAME}" }
           constraint {
             attribute = "${device.attr.size}"
             operator  = ">="
@@ -50,7 +51,7 @@ func TestTasksGetDevicesOfAPluginAndNoneTwice(t *testing.T) {
 	first := a.Await("gpu", "running", 1)[0]
 	a.Eventually(10*time.Second, "it sees its device", func() bool {
 		out, _ := a.CLI("alloc", "logs", first.ID)
-		return strings.Contains(out, "mine is one")
+		return strings.Contains(out, "mine is one for gpu")
 	})
 	if all := a.Allocs("gpu", ""); len(all) != 1 {
 		t.Fatalf("one device that is large enough, and %d allocs", len(all))
@@ -58,4 +59,21 @@ func TestTasksGetDevicesOfAPluginAndNoneTwice(t *testing.T) {
 	// Another device appears: the node reports it, and the waiting alloc runs.
 	a.Write("devices/two", 0o600, strings.Repeat("y", 4096))
 	a.Await("gpu", "running", 2)
+	held := func() (names []string) {
+		found, err := filepath.Glob(a.Data + "/plugin-state/*/held/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			names = append(names, filepath.Base(f))
+		}
+		return names
+	}
+	if got := strings.Join(held(), " "); got != "one two" {
+		t.Errorf("the plugin holds %q", got)
+	}
+	if out, code := a.CLI("job", "stop", "gpu"); code != 0 {
+		t.Fatal(out)
+	}
+	a.Eventually(30*time.Second, "its devices are released", func() bool { return len(held()) == 0 })
 }

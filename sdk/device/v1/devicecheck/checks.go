@@ -5,6 +5,8 @@ package devicecheck
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -23,6 +25,8 @@ var checks = []Check{
 	{"groups", "groups and instances are named once, and their attributes have known units", nil, checkGroups},
 	{"reserve", "devices can be reserved again with the same answer", nil, checkReserve},
 	{"unknown-device", "an unknown device is refused as not found", nil, checkUnknown},
+	{"reserve-for-task", "a reservation for a task gives at least what one without it does, and again the same", needs(device.FeatureReserveForTask), checkReserveForTask},
+	{"release", "devices can be released again, by another process, and though nothing was reserved, and be reserved for another task afterwards", needs(device.FeatureRelease), checkRelease},
 	{"stats", "stats come at once, name what the fingerprint names, and end with their context", nil, checkStats},
 	{"fresh-process", "another process finds the same devices after the first was killed", nil, checkDeath},
 }
@@ -34,6 +38,12 @@ func checkInfo(b *bench) {
 	}
 	if err := info.ConfigSchema.Check(); err != nil {
 		b.t.Errorf("the config schema: %v", err)
+	}
+	if err := info.TaskConfigSchema.Check(); err != nil {
+		b.t.Errorf("the schema for the config of a device in a job: %v", err)
+	}
+	if task := info.TaskConfigSchema; len(task.Attributes) > 0 && !device.Has(b.d, device.FeatureReserveForTask) {
+		b.t.Errorf("there is a schema for the config of a device in a job, and no ReserveForTask that gets it")
 	}
 	if again := b.d.Info(); !reflect.DeepEqual(again, info) {
 		b.t.Errorf("Info answers differently the second time: %+v", again)
@@ -162,6 +172,96 @@ func checkUnknown(b *bench) {
 			b.t.Errorf("Reserve(%q): %v, want NotFound", ids, err)
 		}
 	}
+}
+
+// needs is for checks of an optional ability.
+func needs(f device.Feature) func(device.Device) bool {
+	return func(d device.Device) bool { return device.Has(d, f) }
+}
+
+// holder returns the n-th of some tasks.
+func holder(n int) device.Holder {
+	return device.Holder{
+		Namespace: "default", JobID: "check", TaskGroup: "check", Task: "check", AllocID: fmt.Sprintf("4f0c3a1e-0000-4000-8000-%012d", n),
+	}
+}
+
+// request returns a reservation of all healthy devices of a group, as the host makes it for a
+// job without a config for them.
+func request(b *bench, n int) device.Request {
+	accepts := b.d.Info().TaskConfigSchema
+	applied, err := accepts.Apply(nil)
+	if err != nil {
+		b.t.Skipf("a device needs a config in the job: %v", err)
+	}
+	body, err := json.Marshal(applied)
+	if err != nil {
+		b.t.Fatalf("encode the config: %v", err)
+	}
+	return device.Request{Holder: holder(n), IDs: healthy(b), Config: body}
+}
+
+func checkReserveForTask(b *bench) {
+	r := request(b, 1)
+	d := b.d.(device.TaskReserver)
+	plain, err := b.d.Reserve(b.ctx, r.IDs)
+	if err != nil {
+		b.t.Fatalf("Reserve(%q): %v", r.IDs, err)
+	}
+	first, err := d.ReserveForTask(b.ctx, r)
+	if err != nil {
+		b.t.Fatalf("ReserveForTask(%+v): %v", r, err)
+	}
+	if len(first.Env) < len(plain.Env) || len(first.Mounts) < len(plain.Mounts) || len(first.Nodes) < len(plain.Nodes) {
+		b.t.Errorf("with the task the answer is %+v, less than %+v without it", first, plain)
+	}
+	again, err := d.ReserveForTask(b.ctx, r)
+	if err != nil {
+		b.t.Fatalf("ReserveForTask(%+v) again: %v", r, err)
+	}
+	if !reflect.DeepEqual(first.Env, again.Env) || len(first.Mounts) != len(again.Mounts) || len(first.Nodes) != len(again.Nodes) {
+		b.t.Errorf("the second answer differs: %+v, then %+v", first, again)
+	}
+	r.IDs = append(slices.Clone(r.IDs), "no such device")
+	if _, err := d.ReserveForTask(b.ctx, r); !errdefs.IsNotFound(err) {
+		b.t.Errorf("ReserveForTask(%q): %v, want NotFound", r.IDs, err)
+	}
+	r.IDs = r.IDs[:len(r.IDs)-1]
+	release(b, r.Holder, r.IDs)
+}
+
+// release releases if the plugin is able to.
+func release(b *bench, h device.Holder, ids []string) {
+	if !device.Has(b.d, device.FeatureRelease) {
+		return
+	}
+	if err := b.d.(device.Releaser).Release(b.ctx, h, ids); err != nil {
+		b.t.Errorf("Release(%+v, %q): %v", h, ids, err)
+	}
+}
+
+func checkRelease(b *bench) {
+	ids := healthy(b)
+	release(b, holder(1), ids) // nothing was reserved
+	release(b, holder(1), []string{"no such device"})
+	take := func(n int) {
+		var err error
+		if device.Has(b.d, device.FeatureReserveForTask) {
+			_, err = b.d.(device.TaskReserver).ReserveForTask(b.ctx, request(b, n))
+		} else {
+			_, err = b.d.Reserve(b.ctx, ids)
+		}
+		if err != nil {
+			b.t.Fatalf("the devices %q cannot be reserved for another task after their release: %v", ids, err)
+		}
+	}
+	take(1)
+	b.die()
+	b.open()
+	release(b, holder(1), ids) // told by another process
+	release(b, holder(1), ids)
+	take(2)
+	release(b, holder(2), ids)
 }
 
 func checkStats(b *bench) {

@@ -15,16 +15,39 @@ import (
 	device "github.com/drover-project/drover/sdk/device/v1"
 	"github.com/drover-project/drover/sdk/device/v1/devicecheck"
 	"github.com/drover-project/drover/sdk/device/v1/devicetest/filedevice"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // defective overrides some answers of a plugin that keeps the contract.
 type defective struct {
 	repeats bool
+	hides   bool
 	device.Device
 	reserve func(*device.Reservation) (*device.Reservation, error)
 	groups  func([]device.Group)
 	stats   func([]device.GroupStats)
+	task    func(device.Request) device.Request
+	release func() error
 }
+
+func (d defective) ReserveForTask(ctx context.Context, r device.Request) (*device.Reservation, error) {
+	if d.task != nil {
+		r = d.task(r)
+	}
+	return d.Device.(device.TaskReserver).ReserveForTask(ctx, r)
+}
+
+func (d defective) Release(ctx context.Context, h device.Holder, ids []string) error {
+	if d.release != nil {
+		if err := d.release(); err != nil {
+			return err
+		}
+	}
+	return d.Device.(device.Releaser).Release(ctx, h, ids)
+}
+
+// plain hides the optional abilities of a plugin.
+type plain struct{ device.Device }
 
 func (d defective) Reserve(ctx context.Context, ids []string) (*device.Reservation, error) {
 	r, err := d.Device.Reserve(ctx, ids)
@@ -97,14 +120,34 @@ func TestADefectFailsTheCheckOfItsRule(t *testing.T) {
 		i := slices.IndexFunc(all, func(c devicecheck.Check) bool { return c.Name == name })
 		return all[i].Run(t.Context(), devicecheck.Subject{
 			Config: map[string]any{"dir": dir}, Timeout: 5 * time.Second,
-			Connect: func(*conformance.T) (device.Device, func()) { d.Device = filedevice.New("file"); return d, func() {} },
+			Connect: func(*conformance.T) (device.Device, func()) {
+				d.Device = filedevice.New("file")
+				if d.hides {
+					return plain{d}, func() {}
+				}
+				return d, func() {}
+			},
 		})
 	}
 	for name, d := range map[string]defective{
+		"info":           {hides: true},
 		"fingerprint":    {repeats: true},
 		"groups":         {groups: func(g []device.Group) { g[0].Attributes["size"] = device.Int(10, "bytes") }},
 		"reserve":        {reserve: func(*device.Reservation) (*device.Reservation, error) { return &device.Reservation{}, nil }},
 		"unknown-device": {reserve: func(*device.Reservation) (*device.Reservation, error) { return &device.Reservation{}, nil }},
+		"reserve-for-task": {task: func(r device.Request) device.Request { // forgets what it does not know
+			r.IDs = slices.DeleteFunc(r.IDs, func(id string) bool { return id == "no such device" })
+			return r
+		}},
+		"release": {release: func() func() error { // refuses what it has released
+			said := 0
+			return func() error {
+				if said++; said > 3 {
+					return errdefs.NotFoundf("the task has no device")
+				}
+				return nil
+			}
+		}()},
 		"stats": {stats: func(s []device.GroupStats) {
 			s[0].Instances["a"] = device.Stats{Summary: "Size", Time: time.Now()}
 		}},

@@ -3,7 +3,9 @@
 
 // Package filedevice is a complete example of a device plugin: every file of a
 // directory is a device, its size is the device's capacity, and a file named
-// NAME.broken makes the device NAME unhealthy. Tests of hosts use it too.
+// NAME.broken makes the device NAME unhealthy. While a task has a device, a file of the
+// device's name in the folder "held" of the plugin's state, or of the directory if it has
+// no state, contains the task's name. Tests of hosts use it too.
 package filedevice
 
 import (
@@ -19,6 +21,7 @@ import (
 
 	device "github.com/drover-project/drover/sdk/device/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
 	"github.com/drover-project/drover/sdk/schema"
 )
 
@@ -30,7 +33,10 @@ type Device struct {
 	dir string
 }
 
-var _ device.Device = (*Device)(nil)
+var (
+	_ device.TaskReserver = (*Device)(nil)
+	_ device.Releaser     = (*Device)(nil)
+)
 
 // New returns a plugin with the given name.
 func New(name string) *Device { return &Device{name: name} }
@@ -42,6 +48,8 @@ const poll = 50 * time.Millisecond
 func (d *Device) Info() device.Info {
 	return device.Info{Name: d.name, ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 		{Name: "dir", Type: schema.String, Required: true, Description: "the directory whose files are devices"},
+	}}, TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+		{Name: "label", Type: schema.String, Description: "what the task finds in FILE_LABEL"},
 	}}}
 }
 
@@ -157,6 +165,59 @@ func (d *Device) Reserve(_ context.Context, ids []string) (*device.Reservation, 
 	}
 	return out, nil
 }
+
+// held returns the path of the file that says who has a device.
+func (d *Device) held(id string) string {
+	if state := os.Getenv(plugin.StateDirEnv); state != "" {
+		return filepath.Join(state, "held", id)
+	}
+	return filepath.Join(d.directory(), "held", id)
+}
+
+// ReserveForTask implements device.TaskReserver.
+func (d *Device) ReserveForTask(ctx context.Context, r device.Request) (*device.Reservation, error) {
+	var c struct {
+		Label string `json:"label"`
+	}
+	if err := schema.Unmarshal(r.Config, &c); err != nil {
+		return nil, err
+	}
+	out, err := d.Reserve(ctx, r.IDs)
+	if err != nil {
+		return nil, err
+	}
+	if c.Label != "" {
+		out.Env["FILE_LABEL"] = c.Label
+	}
+	if err := os.MkdirAll(d.held(""), 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of holders: %w", err)
+	}
+	for _, id := range r.IDs {
+		if err := os.WriteFile(d.held(id), []byte(nameOf(r.Holder)), 0o600); err != nil {
+			return nil, fmt.Errorf("record the holder: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// Release implements device.Releaser.
+func (d *Device) Release(_ context.Context, h device.Holder, ids []string) error {
+	for _, id := range ids {
+		if filepath.Base(id) != id {
+			continue // there is no such device
+		}
+		who, err := os.ReadFile(d.held(id))
+		if err != nil || string(who) != nameOf(h) {
+			continue
+		}
+		if err := os.Remove(d.held(id)); err != nil && !os.IsNotExist(err) {
+			return fmt.Errorf("release the device: %w", err)
+		}
+	}
+	return nil
+}
+
+func nameOf(h device.Holder) string { return h.AllocID + "/" + h.Task }
 
 // Stats implements device.Device.
 func (d *Device) Stats(ctx context.Context, interval time.Duration) (<-chan []device.GroupStats, error) {

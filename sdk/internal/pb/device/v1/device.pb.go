@@ -119,9 +119,13 @@ type Info struct {
 	ConfigSchema []byte `protobuf:"bytes,2,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`
 	// The optional abilities of the plugin. A host makes the calls of an ability only if
 	// it is announced, and skips values that it does not know.
-	Features      []string `protobuf:"bytes,3,rep,name=features,proto3" json:"features,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Features []string `protobuf:"bytes,3,rep,name=features,proto3" json:"features,omitempty"`
+	// Schema of the block config { } of a job's device, as the JSON form of sdk/schema.
+	// Empty means that a device takes none. It counts only with the feature
+	// "reserve_for_task".
+	TaskConfigSchema []byte `protobuf:"bytes,4,opt,name=task_config_schema,json=taskConfigSchema,proto3" json:"task_config_schema,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Info) Reset() {
@@ -171,6 +175,13 @@ func (x *Info) GetConfigSchema() []byte {
 func (x *Info) GetFeatures() []string {
 	if x != nil {
 		return x.Features
+	}
+	return nil
+}
+
+func (x *Info) GetTaskConfigSchema() []byte {
+	if x != nil {
+		return x.TaskConfigSchema
 	}
 	return nil
 }
@@ -662,7 +673,13 @@ type ReserveRequest struct {
 	// Name of the device plugin.
 	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	// Ids of instances of one group.
-	Ids           []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	// The task that is to use them. Hosts set it for plugins with the feature
+	// "reserve_for_task"; absent from other hosts.
+	Holder *Holder `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	// The job's config of the device: a JSON object that fits task_config_schema, with
+	// defaults filled in. It is set with holder.
+	Config        []byte `protobuf:"bytes,4,opt,name=config,proto3" json:"config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -711,6 +728,203 @@ func (x *ReserveRequest) GetIds() []string {
 	return nil
 }
 
+func (x *ReserveRequest) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *ReserveRequest) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+// Holder is a task that uses devices.
+type Holder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Namespace of the job.
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Id of the job.
+	JobId string `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// Name of the task group.
+	TaskGroup string `protobuf:"bytes,3,opt,name=task_group,json=taskGroup,proto3" json:"task_group,omitempty"`
+	// Id of the alloc.
+	AllocId string `protobuf:"bytes,4,opt,name=alloc_id,json=allocId,proto3" json:"alloc_id,omitempty"`
+	// Name of the task.
+	Task          string `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holder) Reset() {
+	*x = Holder{}
+	mi := &file_device_v1_device_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holder) ProtoMessage() {}
+
+func (x *Holder) ProtoReflect() protoreflect.Message {
+	mi := &file_device_v1_device_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holder.ProtoReflect.Descriptor instead.
+func (*Holder) Descriptor() ([]byte, []int) {
+	return file_device_v1_device_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Holder) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Holder) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *Holder) GetTaskGroup() string {
+	if x != nil {
+		return x.TaskGroup
+	}
+	return ""
+}
+
+func (x *Holder) GetAllocId() string {
+	if x != nil {
+		return x.AllocId
+	}
+	return ""
+}
+
+func (x *Holder) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+// ReleaseRequest says whose use of which devices has ended.
+type ReleaseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the device plugin.
+	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// Ids of instances of one group, as they were reserved.
+	Ids []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	// The task that used them.
+	Holder        *Holder `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRequest) Reset() {
+	*x = ReleaseRequest{}
+	mi := &file_device_v1_device_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRequest) ProtoMessage() {}
+
+func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_device_v1_device_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseRequest) Descriptor() ([]byte, []int) {
+	return file_device_v1_device_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReleaseRequest) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *ReleaseRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *ReleaseRequest) GetHolder() *Holder {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+// ReleaseResponse says that the devices are free for another task.
+type ReleaseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseResponse) Reset() {
+	*x = ReleaseResponse{}
+	mi := &file_device_v1_device_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseResponse) ProtoMessage() {}
+
+func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_device_v1_device_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseResponse) Descriptor() ([]byte, []int) {
+	return file_device_v1_device_proto_rawDescGZIP(), []int{13}
+}
+
 // ReserveResponse says how a task uses its devices. Paths are absolute.
 type ReserveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -730,7 +944,7 @@ type ReserveResponse struct {
 
 func (x *ReserveResponse) Reset() {
 	*x = ReserveResponse{}
-	mi := &file_device_v1_device_proto_msgTypes[11]
+	mi := &file_device_v1_device_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +956,7 @@ func (x *ReserveResponse) String() string {
 func (*ReserveResponse) ProtoMessage() {}
 
 func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_device_v1_device_proto_msgTypes[11]
+	mi := &file_device_v1_device_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +969,7 @@ func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReserveResponse.ProtoReflect.Descriptor instead.
 func (*ReserveResponse) Descriptor() ([]byte, []int) {
-	return file_device_v1_device_proto_rawDescGZIP(), []int{11}
+	return file_device_v1_device_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReserveResponse) GetEnv() map[string]string {
@@ -801,7 +1015,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_device_v1_device_proto_msgTypes[12]
+	mi := &file_device_v1_device_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +1027,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_device_v1_device_proto_msgTypes[12]
+	mi := &file_device_v1_device_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +1040,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_device_v1_device_proto_rawDescGZIP(), []int{12}
+	return file_device_v1_device_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Mount) GetHostPath() string {
@@ -865,7 +1079,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_device_v1_device_proto_msgTypes[13]
+	mi := &file_device_v1_device_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1091,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_device_v1_device_proto_msgTypes[13]
+	mi := &file_device_v1_device_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1104,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_device_v1_device_proto_rawDescGZIP(), []int{13}
+	return file_device_v1_device_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Node) GetHostPath() string {
@@ -927,7 +1141,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_device_v1_device_proto_msgTypes[14]
+	mi := &file_device_v1_device_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1153,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_device_v1_device_proto_msgTypes[14]
+	mi := &file_device_v1_device_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1166,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_device_v1_device_proto_rawDescGZIP(), []int{14}
+	return file_device_v1_device_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StatsRequest) GetPlugin() string {
@@ -980,7 +1194,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_device_v1_device_proto_msgTypes[15]
+	mi := &file_device_v1_device_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1206,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_device_v1_device_proto_msgTypes[15]
+	mi := &file_device_v1_device_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1219,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_device_v1_device_proto_rawDescGZIP(), []int{15}
+	return file_device_v1_device_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StatsResponse) GetGroups() []*GroupStats {
@@ -1032,7 +1246,7 @@ type GroupStats struct {
 
 func (x *GroupStats) Reset() {
 	*x = GroupStats{}
-	mi := &file_device_v1_device_proto_msgTypes[16]
+	mi := &file_device_v1_device_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1258,7 @@ func (x *GroupStats) String() string {
 func (*GroupStats) ProtoMessage() {}
 
 func (x *GroupStats) ProtoReflect() protoreflect.Message {
-	mi := &file_device_v1_device_proto_msgTypes[16]
+	mi := &file_device_v1_device_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1271,7 @@ func (x *GroupStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupStats.ProtoReflect.Descriptor instead.
 func (*GroupStats) Descriptor() ([]byte, []int) {
-	return file_device_v1_device_proto_rawDescGZIP(), []int{16}
+	return file_device_v1_device_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GroupStats) GetVendor() string {
@@ -1103,7 +1317,7 @@ type InstanceStats struct {
 
 func (x *InstanceStats) Reset() {
 	*x = InstanceStats{}
-	mi := &file_device_v1_device_proto_msgTypes[17]
+	mi := &file_device_v1_device_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1329,7 @@ func (x *InstanceStats) String() string {
 func (*InstanceStats) ProtoMessage() {}
 
 func (x *InstanceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_device_v1_device_proto_msgTypes[17]
+	mi := &file_device_v1_device_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1342,7 @@ func (x *InstanceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceStats.ProtoReflect.Descriptor instead.
 func (*InstanceStats) Descriptor() ([]byte, []int) {
-	return file_device_v1_device_proto_rawDescGZIP(), []int{17}
+	return file_device_v1_device_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InstanceStats) GetSummary() string {
@@ -1178,7 +1392,7 @@ type Value struct {
 
 func (x *Value) Reset() {
 	*x = Value{}
-	mi := &file_device_v1_device_proto_msgTypes[18]
+	mi := &file_device_v1_device_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1404,7 @@ func (x *Value) String() string {
 func (*Value) ProtoMessage() {}
 
 func (x *Value) ProtoReflect() protoreflect.Message {
-	mi := &file_device_v1_device_proto_msgTypes[18]
+	mi := &file_device_v1_device_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1417,7 @@ func (x *Value) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Value.ProtoReflect.Descriptor instead.
 func (*Value) Descriptor() ([]byte, []int) {
-	return file_device_v1_device_proto_rawDescGZIP(), []int{18}
+	return file_device_v1_device_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Value) GetValue() isValue_Value {
@@ -1309,11 +1523,12 @@ const file_device_v1_device_proto_rawDesc = "" +
 	"\x16device/v1/device.proto\x12\x10drover.device.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x10\n" +
 	"\x0ePluginsRequest\"C\n" +
 	"\x0fPluginsResponse\x120\n" +
-	"\aplugins\x18\x01 \x03(\v2\x16.drover.device.v1.InfoR\aplugins\"[\n" +
+	"\aplugins\x18\x01 \x03(\v2\x16.drover.device.v1.InfoR\aplugins\"\x89\x01\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
 	"\rconfig_schema\x18\x02 \x01(\fR\fconfigSchema\x12\x1a\n" +
-	"\bfeatures\x18\x03 \x03(\tR\bfeatures\"B\n" +
+	"\bfeatures\x18\x03 \x03(\tR\bfeatures\x12,\n" +
+	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\"B\n" +
 	"\x10SetConfigRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +
@@ -1346,10 +1561,24 @@ const file_device_v1_device_proto_rawDesc = "" +
 	"\x04text\x18\x03 \x01(\tH\x00R\x04text\x12\x14\n" +
 	"\x04bool\x18\x04 \x01(\bH\x00R\x04bool\x12\x12\n" +
 	"\x04unit\x18\x05 \x01(\tR\x04unitB\a\n" +
-	"\x05value\":\n" +
+	"\x05value\"\x84\x01\n" +
 	"\x0eReserveRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\tR\x03ids\"\x87\x02\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\x120\n" +
+	"\x06holder\x18\x03 \x01(\v2\x18.drover.device.v1.HolderR\x06holder\x12\x16\n" +
+	"\x06config\x18\x04 \x01(\fR\x06config\"\x8b\x01\n" +
+	"\x06Holder\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x1d\n" +
+	"\n" +
+	"task_group\x18\x03 \x01(\tR\ttaskGroup\x12\x19\n" +
+	"\balloc_id\x18\x04 \x01(\tR\aallocId\x12\x12\n" +
+	"\x04task\x18\x05 \x01(\tR\x04task\"l\n" +
+	"\x0eReleaseRequest\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\x120\n" +
+	"\x06holder\x18\x03 \x01(\v2\x18.drover.device.v1.HolderR\x06holder\"\x11\n" +
+	"\x0fReleaseResponse\"\x87\x02\n" +
 	"\x0fReserveResponse\x12<\n" +
 	"\x03env\x18\x01 \x03(\v2*.drover.device.v1.ReserveResponse.EnvEntryR\x03env\x12/\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x17.drover.device.v1.MountR\x06mounts\x12,\n" +
@@ -1397,12 +1626,13 @@ const file_device_v1_device_proto_rawDesc = "" +
 	"\x04unit\x18\x06 \x01(\tR\x04unit\x12 \n" +
 	"\vdescription\x18\a \x01(\tR\vdescriptionB\a\n" +
 	"\x05valueB\x05\n" +
-	"\x03_of2\xa8\x03\n" +
+	"\x03_of2\xf8\x03\n" +
 	"\x06Device\x12N\n" +
 	"\aPlugins\x12 .drover.device.v1.PluginsRequest\x1a!.drover.device.v1.PluginsResponse\x12T\n" +
 	"\tSetConfig\x12\".drover.device.v1.SetConfigRequest\x1a#.drover.device.v1.SetConfigResponse\x12\\\n" +
 	"\vFingerprint\x12$.drover.device.v1.FingerprintRequest\x1a%.drover.device.v1.FingerprintResponse0\x01\x12N\n" +
-	"\aReserve\x12 .drover.device.v1.ReserveRequest\x1a!.drover.device.v1.ReserveResponse\x12J\n" +
+	"\aReserve\x12 .drover.device.v1.ReserveRequest\x1a!.drover.device.v1.ReserveResponse\x12N\n" +
+	"\aRelease\x12 .drover.device.v1.ReleaseRequest\x1a!.drover.device.v1.ReleaseResponse\x12J\n" +
 	"\x05Stats\x12\x1e.drover.device.v1.StatsRequest\x1a\x1f.drover.device.v1.StatsResponse0\x01BEZCgithub.com/drover-project/drover/sdk/internal/pb/device/v1;devicev1b\x06proto3"
 
 var (
@@ -1417,7 +1647,7 @@ func file_device_v1_device_proto_rawDescGZIP() []byte {
 	return file_device_v1_device_proto_rawDescData
 }
 
-var file_device_v1_device_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_device_v1_device_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_device_v1_device_proto_goTypes = []any{
 	(*PluginsRequest)(nil),        // 0: drover.device.v1.PluginsRequest
 	(*PluginsResponse)(nil),       // 1: drover.device.v1.PluginsResponse
@@ -1430,52 +1660,59 @@ var file_device_v1_device_proto_goTypes = []any{
 	(*Instance)(nil),              // 8: drover.device.v1.Instance
 	(*Attribute)(nil),             // 9: drover.device.v1.Attribute
 	(*ReserveRequest)(nil),        // 10: drover.device.v1.ReserveRequest
-	(*ReserveResponse)(nil),       // 11: drover.device.v1.ReserveResponse
-	(*Mount)(nil),                 // 12: drover.device.v1.Mount
-	(*Node)(nil),                  // 13: drover.device.v1.Node
-	(*StatsRequest)(nil),          // 14: drover.device.v1.StatsRequest
-	(*StatsResponse)(nil),         // 15: drover.device.v1.StatsResponse
-	(*GroupStats)(nil),            // 16: drover.device.v1.GroupStats
-	(*InstanceStats)(nil),         // 17: drover.device.v1.InstanceStats
-	(*Value)(nil),                 // 18: drover.device.v1.Value
-	nil,                           // 19: drover.device.v1.Group.AttributesEntry
-	nil,                           // 20: drover.device.v1.ReserveResponse.EnvEntry
-	nil,                           // 21: drover.device.v1.GroupStats.InstancesEntry
-	nil,                           // 22: drover.device.v1.InstanceStats.ValuesEntry
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*Holder)(nil),                // 11: drover.device.v1.Holder
+	(*ReleaseRequest)(nil),        // 12: drover.device.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 13: drover.device.v1.ReleaseResponse
+	(*ReserveResponse)(nil),       // 14: drover.device.v1.ReserveResponse
+	(*Mount)(nil),                 // 15: drover.device.v1.Mount
+	(*Node)(nil),                  // 16: drover.device.v1.Node
+	(*StatsRequest)(nil),          // 17: drover.device.v1.StatsRequest
+	(*StatsResponse)(nil),         // 18: drover.device.v1.StatsResponse
+	(*GroupStats)(nil),            // 19: drover.device.v1.GroupStats
+	(*InstanceStats)(nil),         // 20: drover.device.v1.InstanceStats
+	(*Value)(nil),                 // 21: drover.device.v1.Value
+	nil,                           // 22: drover.device.v1.Group.AttributesEntry
+	nil,                           // 23: drover.device.v1.ReserveResponse.EnvEntry
+	nil,                           // 24: drover.device.v1.GroupStats.InstancesEntry
+	nil,                           // 25: drover.device.v1.InstanceStats.ValuesEntry
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 }
 var file_device_v1_device_proto_depIdxs = []int32{
 	2,  // 0: drover.device.v1.PluginsResponse.plugins:type_name -> drover.device.v1.Info
 	7,  // 1: drover.device.v1.FingerprintResponse.groups:type_name -> drover.device.v1.Group
 	8,  // 2: drover.device.v1.Group.instances:type_name -> drover.device.v1.Instance
-	19, // 3: drover.device.v1.Group.attributes:type_name -> drover.device.v1.Group.AttributesEntry
-	20, // 4: drover.device.v1.ReserveResponse.env:type_name -> drover.device.v1.ReserveResponse.EnvEntry
-	12, // 5: drover.device.v1.ReserveResponse.mounts:type_name -> drover.device.v1.Mount
-	13, // 6: drover.device.v1.ReserveResponse.nodes:type_name -> drover.device.v1.Node
-	23, // 7: drover.device.v1.StatsRequest.interval:type_name -> google.protobuf.Duration
-	16, // 8: drover.device.v1.StatsResponse.groups:type_name -> drover.device.v1.GroupStats
-	21, // 9: drover.device.v1.GroupStats.instances:type_name -> drover.device.v1.GroupStats.InstancesEntry
-	22, // 10: drover.device.v1.InstanceStats.values:type_name -> drover.device.v1.InstanceStats.ValuesEntry
-	24, // 11: drover.device.v1.InstanceStats.time:type_name -> google.protobuf.Timestamp
-	9,  // 12: drover.device.v1.Group.AttributesEntry.value:type_name -> drover.device.v1.Attribute
-	17, // 13: drover.device.v1.GroupStats.InstancesEntry.value:type_name -> drover.device.v1.InstanceStats
-	18, // 14: drover.device.v1.InstanceStats.ValuesEntry.value:type_name -> drover.device.v1.Value
-	0,  // 15: drover.device.v1.Device.Plugins:input_type -> drover.device.v1.PluginsRequest
-	3,  // 16: drover.device.v1.Device.SetConfig:input_type -> drover.device.v1.SetConfigRequest
-	5,  // 17: drover.device.v1.Device.Fingerprint:input_type -> drover.device.v1.FingerprintRequest
-	10, // 18: drover.device.v1.Device.Reserve:input_type -> drover.device.v1.ReserveRequest
-	14, // 19: drover.device.v1.Device.Stats:input_type -> drover.device.v1.StatsRequest
-	1,  // 20: drover.device.v1.Device.Plugins:output_type -> drover.device.v1.PluginsResponse
-	4,  // 21: drover.device.v1.Device.SetConfig:output_type -> drover.device.v1.SetConfigResponse
-	6,  // 22: drover.device.v1.Device.Fingerprint:output_type -> drover.device.v1.FingerprintResponse
-	11, // 23: drover.device.v1.Device.Reserve:output_type -> drover.device.v1.ReserveResponse
-	15, // 24: drover.device.v1.Device.Stats:output_type -> drover.device.v1.StatsResponse
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	22, // 3: drover.device.v1.Group.attributes:type_name -> drover.device.v1.Group.AttributesEntry
+	11, // 4: drover.device.v1.ReserveRequest.holder:type_name -> drover.device.v1.Holder
+	11, // 5: drover.device.v1.ReleaseRequest.holder:type_name -> drover.device.v1.Holder
+	23, // 6: drover.device.v1.ReserveResponse.env:type_name -> drover.device.v1.ReserveResponse.EnvEntry
+	15, // 7: drover.device.v1.ReserveResponse.mounts:type_name -> drover.device.v1.Mount
+	16, // 8: drover.device.v1.ReserveResponse.nodes:type_name -> drover.device.v1.Node
+	26, // 9: drover.device.v1.StatsRequest.interval:type_name -> google.protobuf.Duration
+	19, // 10: drover.device.v1.StatsResponse.groups:type_name -> drover.device.v1.GroupStats
+	24, // 11: drover.device.v1.GroupStats.instances:type_name -> drover.device.v1.GroupStats.InstancesEntry
+	25, // 12: drover.device.v1.InstanceStats.values:type_name -> drover.device.v1.InstanceStats.ValuesEntry
+	27, // 13: drover.device.v1.InstanceStats.time:type_name -> google.protobuf.Timestamp
+	9,  // 14: drover.device.v1.Group.AttributesEntry.value:type_name -> drover.device.v1.Attribute
+	20, // 15: drover.device.v1.GroupStats.InstancesEntry.value:type_name -> drover.device.v1.InstanceStats
+	21, // 16: drover.device.v1.InstanceStats.ValuesEntry.value:type_name -> drover.device.v1.Value
+	0,  // 17: drover.device.v1.Device.Plugins:input_type -> drover.device.v1.PluginsRequest
+	3,  // 18: drover.device.v1.Device.SetConfig:input_type -> drover.device.v1.SetConfigRequest
+	5,  // 19: drover.device.v1.Device.Fingerprint:input_type -> drover.device.v1.FingerprintRequest
+	10, // 20: drover.device.v1.Device.Reserve:input_type -> drover.device.v1.ReserveRequest
+	12, // 21: drover.device.v1.Device.Release:input_type -> drover.device.v1.ReleaseRequest
+	17, // 22: drover.device.v1.Device.Stats:input_type -> drover.device.v1.StatsRequest
+	1,  // 23: drover.device.v1.Device.Plugins:output_type -> drover.device.v1.PluginsResponse
+	4,  // 24: drover.device.v1.Device.SetConfig:output_type -> drover.device.v1.SetConfigResponse
+	6,  // 25: drover.device.v1.Device.Fingerprint:output_type -> drover.device.v1.FingerprintResponse
+	14, // 26: drover.device.v1.Device.Reserve:output_type -> drover.device.v1.ReserveResponse
+	13, // 27: drover.device.v1.Device.Release:output_type -> drover.device.v1.ReleaseResponse
+	18, // 28: drover.device.v1.Device.Stats:output_type -> drover.device.v1.StatsResponse
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_device_v1_device_proto_init() }
@@ -1489,7 +1726,7 @@ func file_device_v1_device_proto_init() {
 		(*Attribute_Text)(nil),
 		(*Attribute_Bool)(nil),
 	}
-	file_device_v1_device_proto_msgTypes[18].OneofWrappers = []any{
+	file_device_v1_device_proto_msgTypes[21].OneofWrappers = []any{
 		(*Value_Int)(nil),
 		(*Value_Float)(nil),
 		(*Value_Text)(nil),
@@ -1501,7 +1738,7 @@ func file_device_v1_device_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_device_v1_device_proto_rawDesc), len(file_device_v1_device_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

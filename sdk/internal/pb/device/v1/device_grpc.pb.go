@@ -26,6 +26,7 @@ const (
 	Device_SetConfig_FullMethodName   = "/drover.device.v1.Device/SetConfig"
 	Device_Fingerprint_FullMethodName = "/drover.device.v1.Device/Fingerprint"
 	Device_Reserve_FullMethodName     = "/drover.device.v1.Device/Reserve"
+	Device_Release_FullMethodName     = "/drover.device.v1.Device/Release"
 	Device_Stats_FullMethodName       = "/drover.device.v1.Device/Stats"
 )
 
@@ -49,6 +50,9 @@ type DeviceClient interface {
 	Fingerprint(ctx context.Context, in *FingerprintRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FingerprintResponse], error)
 	// Reserve says what a task needs to use devices of one group.
 	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
+	// Release says that a task's use of devices has ended. A host calls it only if the
+	// plugin announces the feature "release".
+	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 	// Stats streams samples of all devices.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StatsResponse], error)
 }
@@ -110,6 +114,16 @@ func (c *deviceClient) Reserve(ctx context.Context, in *ReserveRequest, opts ...
 	return out, nil
 }
 
+func (c *deviceClient) Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseResponse)
+	err := c.cc.Invoke(ctx, Device_Release_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *deviceClient) Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StatsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Device_ServiceDesc.Streams[1], Device_Stats_FullMethodName, cOpts...)
@@ -149,6 +163,9 @@ type DeviceServer interface {
 	Fingerprint(*FingerprintRequest, grpc.ServerStreamingServer[FingerprintResponse]) error
 	// Reserve says what a task needs to use devices of one group.
 	Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error)
+	// Release says that a task's use of devices has ended. A host calls it only if the
+	// plugin announces the feature "release".
+	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	// Stats streams samples of all devices.
 	Stats(*StatsRequest, grpc.ServerStreamingServer[StatsResponse]) error
 	mustEmbedUnimplementedDeviceServer()
@@ -172,6 +189,9 @@ func (UnimplementedDeviceServer) Fingerprint(*FingerprintRequest, grpc.ServerStr
 }
 func (UnimplementedDeviceServer) Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
+}
+func (UnimplementedDeviceServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
 }
 func (UnimplementedDeviceServer) Stats(*StatsRequest, grpc.ServerStreamingServer[StatsResponse]) error {
 	return status.Error(codes.Unimplemented, "method Stats not implemented")
@@ -262,6 +282,24 @@ func _Device_Reserve_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Device_Release_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeviceServer).Release(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Device_Release_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeviceServer).Release(ctx, req.(*ReleaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Device_Stats_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(StatsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -291,6 +329,10 @@ var Device_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reserve",
 			Handler:    _Device_Reserve_Handler,
+		},
+		{
+			MethodName: "Release",
+			Handler:    _Device_Release_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
