@@ -28,6 +28,9 @@ func TestThePluginKeepsTheContract(t *testing.T) {
 		New: fresh, Binary: binary, Name: devicenvidia.Name,
 		Config: map[string]any{"library": lib},
 	})
+	t.Run("with shares", func(t *testing.T) {
+		devicetest.Run(t, devicetest.Options{New: fresh, Config: map[string]any{"library": lib, "shares": 3}})
+	})
 }
 
 func TestWithoutADriverItSaysWhatIsMissing(t *testing.T) {

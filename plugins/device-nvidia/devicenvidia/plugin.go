@@ -42,6 +42,7 @@ type config struct {
 	Period  string   `json:"fingerprint_period"`
 	Library string   `json:"library"`
 	CDI     bool     `json:"cdi"`
+	Shares  int      `json:"shares"`
 
 	period time.Duration
 }
@@ -56,6 +57,7 @@ func configSchema() schema.Schema {
 		{Name: "ignored_gpu_ids", Type: schema.ListString, Default: []any{}, Description: "UUIDs of GPUs and MIG instances that tasks do not get"},
 		{Name: "fingerprint_period", Type: schema.String, Default: "1m", Description: "interval at which the GPUs are scanned, such as 30s"},
 		{Name: "library", Type: schema.String, Description: "path of libnvidia-ml.so.1 where the dynamic linker does not find it"},
+		{Name: "shares", Type: schema.Number, Default: 1, Description: "how many tasks may use a GPU or MIG instance at the same time, in turns (time slicing)"},
 		{Name: "cdi", Type: schema.Bool, Default: true, Description: "pass GPUs by their names in the Container Device Interface if this machine has a specification"},
 	}}
 }
@@ -79,7 +81,7 @@ var _ device.Device = (*Device)(nil)
 func New(log hclog.Logger) *Device {
 	return &Device{
 		log: log, nvml: newAsker(nvml.Open), changed: make(chan struct{}), xids: map[string]uint64{},
-		config: config{Enabled: true, CDI: true, period: time.Minute},
+		config: config{Enabled: true, CDI: true, Shares: 1, period: time.Minute},
 	}
 }
 
@@ -95,6 +97,9 @@ func (d *Device) SetConfig(_ context.Context, body []byte) error {
 	var err error
 	if c.period, err = time.ParseDuration(c.Period); err != nil || c.period < leastPeriod {
 		return errdefs.InvalidArgumentf("fingerprint_period: %q is not a duration of at least %s, such as 30s", c.Period, leastPeriod)
+	}
+	if c.Shares < 1 || c.Shares > maxShares {
+		return errdefs.InvalidArgumentf("shares: %d is not between 1 and %d", c.Shares, maxShares)
 	}
 	d.nvml.use(c.Library)
 	d.mu.Lock()
@@ -157,7 +162,7 @@ func (d *Device) fingerprint(ctx context.Context, c config) device.Fingerprint {
 		return device.Fingerprint{Problem: "it is turned off: enabled = false in its config"}
 	}
 	inv, err := d.scan(ctx, c)
-	f := device.Fingerprint{Groups: inv.groups()}
+	f := device.Fingerprint{Groups: inv.groups(c.Shares)}
 	switch {
 	case err != nil:
 		f.Problem = err.Error()

@@ -136,7 +136,7 @@ func TestGPUsAndMIGInstancesAreGroupsOfTheirNames(t *testing.T) {
 		"memory": device.Int(15*1024, "MiB"), "bar1": device.Int(256, "MiB"), "cores_clock": device.Int(1590, "MHz"),
 		"memory_clock": device.Int(5001, "MHz"), "pci_bandwidth": device.Int(15760, "MB/s"), "driver_version": device.Text("550.90.07"),
 		"display_state": device.Text("Disabled"), "persistence_mode": device.Text("Enabled"), "compute_capability": device.Text("7.5"),
-		"cuda_driver_version": device.Float(12.4, ""), "mig": device.Bool(false),
+		"cuda_driver_version": device.Float(12.4, ""), "mig": device.Bool(false), "shares": device.Int(1, ""),
 		// no power attribute, because the two GPUs have different limits
 	}
 	if !reflect.DeepEqual(whole.Attributes, want) {
@@ -334,6 +334,50 @@ func TestAReservationGivesTheTaskItsGPUsAndNoOthers(t *testing.T) {
 	r.configure(map[string]any{"cdi": false})
 	if got, err := r.Reserve(t.Context(), []string{gpu0}); err != nil || got.CDIDevices != nil {
 		t.Errorf("cdi = false: %+v, %v", got, err)
+	}
+}
+
+func TestSharesOfAGPUAreInstancesAndTheTaskSeesTheGPU(t *testing.T) {
+	r := start(t, map[string]any{"shares": 2})
+	f := r.until("found", any3)
+	var ids []string
+	for _, i := range f.Groups[0].Instances {
+		ids = append(ids, i.ID)
+	}
+	// The first shares of both come first: two tasks get two GPUs.
+	if want := []string{gpu0 + "::0", gpu1 + "::0", gpu0 + "::1", gpu1 + "::1"}; !slices.Equal(ids, want) || *f.Groups[0].Attributes["shares"].Int != 2 {
+		t.Errorf("offered are %q with %+v", ids, f.Groups[0].Attributes["shares"])
+	}
+	for _, c := range []struct {
+		ids     []string
+		visible string
+	}{
+		{[]string{gpu0 + "::1"}, gpu0},
+		{[]string{gpu0 + "::1", gpu1 + "::0"}, gpu0 + "," + gpu1},
+		{[]string{gpu0 + "::0", gpu0 + "::1"}, gpu0},
+		{[]string{mig0 + "::1"}, mig0},
+	} {
+		got, err := r.Reserve(t.Context(), c.ids)
+		if err != nil || got.Env["NVIDIA_VISIBLE_DEVICES"] != c.visible {
+			t.Errorf("%q: %+v, %v, want %s", c.ids, got, err, c.visible)
+		}
+	}
+	for _, id := range []string{gpu0, gpu0 + "::2", gpu0 + "::01", gpu0 + "::", gpu0 + "::-1"} {
+		if _, err := r.Reserve(t.Context(), []string{id}); !errdefs.IsNotFound(err) {
+			t.Errorf("%s: %v, want NotFound", id, err)
+		}
+	}
+	samples, err := r.Stats(t.Context(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := (<-samples)[0].Instances; len(got) != 4 || len(got[gpu1+"::1"].Values) == 0 {
+		t.Errorf("measured were %+v", got)
+	}
+	r.configure(map[string]any{"shares": 1})
+	r.until("whole again", func(f device.Fingerprint) bool { return instance(f, gpu0) != nil })
+	if _, err := r.Reserve(t.Context(), []string{gpu0 + "::0"}); !errdefs.IsNotFound(err) {
+		t.Errorf("a share of a GPU that is whole: %v, want NotFound", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,18 +32,22 @@ func (d *Device) Reserve(ctx context.Context, ids []string) (*device.Reservation
 	if err != nil {
 		return nil, err
 	}
-	out := &device.Reservation{Env: map[string]string{visible: strings.Join(ids, ",")}}
 	var chosen []found
+	var uuids []string
 	for _, id := range ids {
-		one, ok := inv.find(id)
+		uuid, is := shareOf(id, c.Shares)
+		one, ok := inv.find(uuid)
 		switch {
-		case !ok:
-			return nil, errdefs.NotFoundf("there is no GPU %q on this node; it may have been removed, repartitioned or listed in ignored_gpu_ids", id)
+		case !ok || !is:
+			return nil, errdefs.NotFoundf("there is no GPU %q on this node; it may have been removed, repartitioned, listed in ignored_gpu_ids or divided into other shares", id)
 		case !one.healthy:
 			return nil, errdefs.FailedPreconditionf("GPU %q cannot be used: %s", id, one.why)
+		case slices.Contains(uuids, uuid):
+			continue // another share of it
 		}
-		chosen = append(chosen, one)
+		chosen, uuids = append(chosen, one), append(uuids, uuid)
 	}
+	out := &device.Reservation{Env: map[string]string{visible: strings.Join(uuids, ",")}}
 	out.Nodes = d.nodes(chosen)
 	if c.CDI {
 		out.CDIDevices = d.cdiNames(chosen)

@@ -158,8 +158,10 @@ func describeInstances(gpu nvml.Device, whole found) ([]found, error) {
 }
 
 // groups groups devices by name. An attribute that differs between devices of a
-// group is left out, because a group's attributes apply to each of its instances.
-func (inv *inventory) groups() []device.Group {
+// group is left out, because a group's attributes apply to each of its instances. The
+// first shares of all devices precede the second, because the scheduler takes the first
+// that are free: tasks are spread over the devices.
+func (inv *inventory) groups(shares int) []device.Group {
 	var out []device.Group
 	for _, one := range inv.devices {
 		at := slices.IndexFunc(out, func(g device.Group) bool { return g.Name == one.name })
@@ -177,6 +179,10 @@ func (inv *inventory) groups() []device.Group {
 			}
 		}
 		out[at].Instances = append(out[at].Instances, device.Instance{ID: one.id, Healthy: one.healthy, HealthDescription: one.why, PCIBusID: one.bus})
+	}
+	for i := range out {
+		out[i].Attributes["shares"] = device.Int(int64(shares), "")
+		out[i].Instances = shared(out[i].Instances, shares)
 	}
 	return out
 }

@@ -61,20 +61,21 @@ func (d *Device) measure(ctx context.Context) ([]device.GroupStats, error) {
 			if on, err := gpu.MIGEnabled(); err == nil && on {
 				instances, _ := gpu.Instances() // the instances of a GPU that fails are left out
 				for _, i := range instances {
-					out = d.sample(out, i, c.Ignored)
+					out = d.sample(out, i, c)
 				}
 				continue
 			}
-			out = d.sample(out, gpu, c.Ignored)
+			out = d.sample(out, gpu, c)
 		}
 		return out, nil
 	})
 }
 
-// sample adds the values of one device. A device without a UUID or name is left out.
-func (d *Device) sample(into []device.GroupStats, one nvml.Device, ignored []string) []device.GroupStats {
+// sample adds the values of one device, to each of its shares: the library measures only
+// whole devices. A device without a UUID or name is left out.
+func (d *Device) sample(into []device.GroupStats, one nvml.Device, c config) []device.GroupStats {
 	id, err := one.UUID()
-	if err != nil || slices.Contains(ignored, id) {
+	if err != nil || slices.Contains(c.Ignored, id) {
 		return into
 	}
 	name, err := one.Name()
@@ -85,7 +86,10 @@ func (d *Device) sample(into []device.GroupStats, one nvml.Device, ignored []str
 	if at < 0 {
 		into, at = append(into, device.GroupStats{Vendor: "nvidia", Type: "gpu", Name: name, Instances: map[string]device.Stats{}}), len(into)
 	}
-	into[at].Instances[id] = device.Stats{Summary: summary, Values: values(one), Time: time.Now()}
+	now := device.Stats{Summary: summary, Values: values(one), Time: time.Now()}
+	for n := range c.Shares {
+		into[at].Instances[shareID(id, n, c.Shares)] = now
+	}
 	return into
 }
 

@@ -24,6 +24,12 @@
 // belong in another group. Instance ids must be stable across restarts and reboots,
 // like the UUID of a GPU.
 //
+// A device that several tasks may use at the same time is offered as one instance per
+// share, each with an id of its own, such as GPU-6b0a::0 and GPU-6b0a::1: the scheduler
+// gives each instance to one task. Offer the first shares of all devices before the
+// second ones, because it takes the first that are free, and tell with an attribute how
+// many tasks share a device. Reserve gives the task the device of its share, once.
+//
 // # The life of the process
 //
 // The process may be ended, killed or replaced at any time while tasks use its
