@@ -11,9 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/plugins/internal/processtree"
 	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/tasklog"
@@ -269,20 +271,51 @@ func (c *Client) List(context.Context) ([]Status, error) {
 	return list, nil
 }
 
-// Measure returns nothing, since usage is not measured on this system.
-func Measure([]Status) map[string]Usage { return nil }
+// measureLimit bounds one sample: the systems answer for one process at a time.
+const measureLimit = 10 * time.Second
 
-// Sampler measures nothing on this system.
-type Sampler struct{}
+// Measure measures all tasks once.
+func Measure(tasks []Status) map[string]Usage { return NewSampler().Measure(tasks) }
+
+// Sampler measures tasks repeatedly. It is not safe for concurrent use.
+type Sampler struct{ trees *processtree.Sampler }
 
 // NewSampler returns a sampler.
-func NewSampler() *Sampler { return &Sampler{} }
+func NewSampler() *Sampler { return &Sampler{trees: processtree.New()} }
 
-// Measure returns nothing, since usage is not measured on this system.
-func (*Sampler) Measure([]Status) map[string]Usage { return nil }
+// Measure measures all tasks in one pass. A process belongs to a task if it descends from
+// the task's first process; one whose parents have ended is not found. Ended tasks are
+// absent.
+func (s *Sampler) Measure(tasks []Status) map[string]Usage {
+	ctx, cancel := context.WithTimeout(context.Background(), measureLimit)
+	defer cancel()
+	var roots []int
+	for i := range tasks {
+		if tasks[i].Exit == nil {
+			roots = append(roots, tasks[i].PID)
+		}
+	}
+	if len(roots) == 0 {
+		return nil
+	}
+	trees, err := s.trees.Measure(ctx, roots)
+	if err != nil {
+		return nil // the system does not list its processes now; nothing is reported
+	}
+	out := make(map[string]Usage, len(trees))
+	for i := range tasks {
+		if u, ok := trees[tasks[i].PID]; ok && tasks[i].Exit == nil {
+			slices.Sort(u.PIDs)
+			out[tasks[i].ID] = Usage{User: u.User, System: u.System, RSS: u.RSS, PIDs: u.PIDs}
+		}
+	}
+	return out
+}
 
-// Ended returns true, so that callers list the running tasks again.
-func (*Sampler) Ended([]Status) bool { return true }
+// Ended reports whether the process of one of the tasks was gone at the last sample.
+func (s *Sampler) Ended(tasks []Status) bool {
+	return slices.ContainsFunc(tasks, func(t Status) bool { return s.trees.Gone(t.PID) })
+}
 
 // OOMKills returns nil, since there is no isolation on this system.
 func OOMKills([]Status) map[string]uint64 { return nil }
