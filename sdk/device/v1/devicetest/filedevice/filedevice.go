@@ -166,10 +166,11 @@ func (d *Device) Reserve(_ context.Context, ids []string) (*device.Reservation, 
 	return out, nil
 }
 
-// held returns the path of the file that says who has a device.
+// held returns the path of the file that says who has a device. A plugin process that an
+// agent has started works in its state folder, the only one to which it may write.
 func (d *Device) held(id string) string {
-	if state := os.Getenv(plugin.StateDirEnv); state != "" {
-		return filepath.Join(state, "held", id)
+	if os.Getenv(plugin.StateDirEnv) != "" {
+		return filepath.Join("held", id)
 	}
 	return filepath.Join(d.directory(), "held", id)
 }
