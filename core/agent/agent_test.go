@@ -425,6 +425,10 @@ func TestOperatorsCanLookIntoAnAlloc(t *testing.T) {
 	if err != nil || stats["Timestamp"] != float64(7e9) {
 		t.Errorf("%v %v", stats, err)
 	}
+	now, err := ask[model.AllocTasks](t, b, rpc.MethodAllocTasks, rpc.AllocRequest{AllocID: "a1"})
+	if err != nil || len(now.Tasks) != 1 || now.Tasks["web"] == nil || now.Tasks["web"].Start != nil {
+		t.Errorf("what the tasks do now: %+v, %v", now, err)
+	}
 	if _, err := ask[any](t, b, rpc.MethodSignal, rpc.SignalRequest{AllocID: "a1", Signal: "SIGHUP"}); err != nil || len(b.driver.signals) != 1 {
 		t.Errorf("%v", err)
 	}

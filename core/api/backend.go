@@ -244,6 +244,8 @@ type Client interface {
 	AllocGC(ctx context.Context, allocID string) error
 	AllocStats(ctx context.Context, allocID, task string) (any, error)
 	AllocChecks(ctx context.Context, allocID string) (any, error)
+	// AllocTasks returns what an alloc's tasks do now, as only their node knows it.
+	AllocTasks(ctx context.Context, allocID string) (any, error)
 	RestartAlloc(ctx context.Context, allocID, task string, allTasks bool) error
 	SignalAlloc(ctx context.Context, allocID, task, signal string) error
 	ListFiles(ctx context.Context, allocID, path string) ([]*AllocFileInfo, error)

@@ -235,6 +235,13 @@ func (s *Server) allocChecks(_ http.ResponseWriter, r *http.Request) (any, error
 	return s.local.AllocChecks(r.Context(), r.PathValue("id"))
 }
 
+func (s *Server) allocTasks(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	return s.local.AllocTasks(r.Context(), r.PathValue("id"))
+}
+
 func (s *Server) restartAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
 	var req struct {
 		TaskName string

@@ -173,6 +173,7 @@ var localRoutes = []row{
 	{put, "/v1/client/metadata", "node:write", "node_id", act((*Server).putNodeMeta)},
 	{get, "/v1/client/allocation/{id}/stats", "read-job", "task", act((*Server).allocStats)},
 	{get, "/v1/client/allocation/{id}/checks", "read-job", nothing, act((*Server).allocChecks)},
+	{get, "/v1/client/allocation/{id}/tasks", "read-job", nothing, act((*Server).allocTasks)},
 	{put, "/v1/client/allocation/{id}/restart", "alloc-lifecycle", nothing, act((*Server).restartAlloc)},
 	{put, "/v1/client/allocation/{id}/signal", "alloc-lifecycle", nothing, act((*Server).signalAlloc)},
 	{get, "/v1/client/allocation/{id}/gc", "submit-job", nothing, act((*Server).gcAlloc).changes()},

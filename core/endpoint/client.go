@@ -120,6 +120,11 @@ func (c Calls) AllocChecks(ctx context.Context, allocID string) (any, error) {
 	return ask[json.RawMessage](ctx, c, allocID, rpc.MethodChecks, rpc.AllocRequest{AllocID: allocID})
 }
 
+// AllocTasks returns what an alloc's tasks do now.
+func (c Calls) AllocTasks(ctx context.Context, allocID string) (any, error) {
+	return ask[json.RawMessage](ctx, c, allocID, rpc.MethodAllocTasks, rpc.AllocRequest{AllocID: allocID})
+}
+
 // RestartAlloc restarts one task, the running ones, or all tasks of an alloc.
 func (c Calls) RestartAlloc(ctx context.Context, allocID, task string, allTasks bool) error {
 	_, err := ask[json.RawMessage](ctx, c, allocID, rpc.MethodRestart, rpc.RestartRequest{AllocID: allocID, Task: task, AllTasks: allTasks})

@@ -24,6 +24,7 @@ const (
 	MethodAllocGC     = "alloc.gc"           // AllocRequest; no answer
 	MethodAllocStats  = "alloc.stats"        // AllocRequest; the body of /v1/client/allocation/ID/stats
 	MethodChecks      = "alloc.checks"       // AllocRequest; the body of /v1/client/allocation/ID/checks
+	MethodAllocTasks  = "alloc.tasks"        // AllocRequest; model.AllocTasks
 	MethodRestart     = "alloc.restart"
 	MethodSignal      = "alloc.signal"
 	MethodListFiles   = "fs.ls"     // FileRequest; []FileInfo

@@ -27,6 +27,7 @@ func allocStatus() spec {
 			stats := fs.Bool("stats", false, "Shows detailed resource usage statistics of the tasks.")
 			show := uiFlag(fs)
 			one := ofAlloc(nil, func(ctx context.Context, s *session, a *client.AllocDetail) error {
+				a.TasksNow = s.tasksNow(ctx, a.Allocation)
 				if done, err := s.formatted(a); done {
 					return err
 				}
@@ -36,7 +37,7 @@ func allocStatus() spec {
 					s.taskTable(a.Allocation)
 					return nil
 				}
-				s.describeTasks(a.Allocation, s.measured(ctx, a.Allocation), s.nodeDevices(ctx, a.Allocation), *stats)
+				s.describeTasks(a, s.measured(ctx, a.Allocation), s.nodeDevices(ctx, a.Allocation), *stats)
 				if (s.verbose || a.TaskStates == nil) && a.Metrics != nil {
 					s.describePlacement(a.Metrics)
 				}
@@ -158,11 +159,12 @@ func (s *session) taskTable(a *model.Allocation) {
 	s.tableOr("No task has started", []string{"Name", "State", "Failed", "Restarts", "Last Event"}, rows)
 }
 
-func (s *session) describeTasks(a *model.Allocation, uses map[string]*usage, devices []*model.NodeDeviceResource, stats bool) {
+func (s *session) describeTasks(a *client.AllocDetail, uses map[string]*usage, devices []*model.NodeDeviceResource, stats bool) {
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
 		t := a.TaskStates[name]
 		s.title("\nTask %q is %q", name, t.State)
-		s.describeUse(a, name, uses[name], devices, stats)
+		s.describeNow(a.TasksNow[name])
+		s.describeUse(a.Allocation, name, uses[name], devices, stats)
 		started, finished := "N/A", "N/A"
 		if t.StartedAt != nil {
 			started = when(*t.StartedAt)

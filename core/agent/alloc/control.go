@@ -258,18 +258,20 @@ func (r *Runner) Exec(ctx context.Context, name string, opts driver.ExecOptions,
 	return runs[0].Driver.ExecTask(ctx, runs[0].ID, opts, stream)
 }
 
-// NoteDriverEvent adds news that a driver has of one of its tasks.
+// NoteDriverEvent adds news that a driver has of one of its tasks. It returns false if the
+// alloc has no such task.
 func (r *Runner) NoteDriverEvent(ev driver.TaskEvent) bool {
-	r.mu.Lock()
-	name := ""
-	for n, t := range r.tasks {
-		if taskID(r.id, n, t.state.Run) == ev.TaskID {
-			name = n
-		}
+	if ev.Progress != nil {
+		r.noteProgress(ev.TaskID, *ev.Progress)
 	}
+	r.mu.Lock()
+	name := r.nameOf(ev.TaskID)
 	r.mu.Unlock()
 	if name == "" {
 		return false
+	}
+	if ev.Progress != nil && ev.Message == "" {
+		return true
 	}
 	details := map[string]string{"driver_message": ev.Message}
 	for k, v := range ev.Annotations {

@@ -159,6 +159,7 @@ func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, 
 		if err := r.makeCgroup(ctx, drv, name, run, config); err != nil {
 			return nil, nil, err
 		}
+		r.forgetProgress(name) // of a start that was interrupted
 		return drv.StartTask(ctx, config)
 	}
 	handle, address, err := begin()

@@ -84,9 +84,9 @@ func (p *preparation) start(ctx context.Context) error {
 	if err := p.admit(ctx, config.User, uid); err != nil {
 		return err
 	}
-	err = p.step(ctx, StepDriver, p.cfg.Limits.Driver, func(ctx context.Context) error {
+	err = p.runStep(ctx, p.name, step{name: StepDriver, limit: p.cfg.Limits.Driver, detail: func() string { return p.progress(p.name) }, do: func(ctx context.Context) error {
 		return p.startTask(ctx, p.driver, p.name, p.run, config)
-	})
+	}})
 	if err != nil {
 		return &stepError{cause: task.InDriver, err: err}
 	}

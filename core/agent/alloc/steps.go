@@ -61,6 +61,8 @@ type StepStatus struct {
 	Deadline  time.Time
 	Detail    string // what the step waits for, where it can tell
 	LastError string // of the last start that failed
+	// Progress is what the driver says of its start; nil if it says nothing.
+	Progress *StartProgress
 }
 
 // Steps returns the current step of every task's start, in the order of the group.

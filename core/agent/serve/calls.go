@@ -106,6 +106,8 @@ func (s *Server) call(ctx context.Context, call rpc.Call, in <-chan []byte, send
 		return with(call, func(q rpc.AllocRequest) error { return s.answerStats(ctx, q, send) })
 	case rpc.MethodChecks:
 		return with(call, func(q rpc.AllocRequest) error { return s.answerChecks(q, send) })
+	case rpc.MethodAllocTasks:
+		return with(call, func(q rpc.AllocRequest) error { return s.answerTasks(q, send) })
 	case rpc.MethodRestart:
 		return with(call, s.restartAlloc)
 	case rpc.MethodSignal:

@@ -18,6 +18,8 @@ type AllocDetail struct {
 	Resources       *model.Resources
 	SharedResources *model.Resources
 	TaskResources   map[string]*model.Resources
+	// TasksNow is what AllocationTasks returned; servers do not know it.
+	TasksNow map[string]*model.TaskNow `json:",omitempty"`
 }
 
 // Allocations lists allocs.
@@ -46,6 +48,12 @@ func (c *Client) RestartAllocation(ctx context.Context, id, task string, all boo
 func (c *Client) SignalAllocation(ctx context.Context, id, task, signal string) error {
 	_, err := c.Put(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/signal", nil, map[string]any{"Task": task, "Signal": signal}, nil)
 	return err
+}
+
+// AllocationTasks returns what the tasks of an alloc do now. The alloc's node answers.
+func (c *Client) AllocationTasks(ctx context.Context, id string) (*model.AllocTasks, error) {
+	out, _, err := get[*model.AllocTasks](ctx, c, "/v1/client/allocation/"+url.PathEscape(id)+"/tasks", nil)
+	return out, err
 }
 
 // AllocationChecks reads the results of an alloc's checks into out.

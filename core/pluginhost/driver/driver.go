@@ -115,10 +115,14 @@ type (
 	IOStats          = v1.IOStats
 	PidStats         = v1.PidStats
 	TaskEvent        = v1.TaskEvent
+	Progress         = v1.Progress
 	ExecOptions      = v1.ExecOptions
 	ExecStream       = v1.ExecStream
 	TerminalSize     = v1.TerminalSize
 )
+
+// UnitBytes is the unit of a Progress in data.
+const UnitBytes = v1.UnitBytes
 
 // IOMeasures names the values of IOStats.
 var IOMeasures = v1.IOMeasures

@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // Event is something that happened. Kind is "plugin", "fingerprint", "started", "event",
-// "stdout", "stderr", "stopping" or "exited".
+// "progress", "stdout", "stderr", "stopping" or "exited".
 type Event struct {
 	Time time.Time
 	Kind string
@@ -235,7 +235,11 @@ func (r *run) follow(ctx context.Context) (stop func()) {
 	go func() {
 		defer close(done)
 		for e := range events {
-			r.tell("event", "%s", e.Message)
+			if text := e.Message; text != "" {
+				r.tell("event", "%s", text)
+			} else if e.Progress != nil && e.Progress.Phase != "" {
+				r.tell("progress", "%s", e.Progress)
+			}
 		}
 	}()
 	return func() {

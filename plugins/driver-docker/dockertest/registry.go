@@ -23,6 +23,7 @@ type Registry struct {
 	user      string
 	password  string
 	hold      chan struct{} // while it is not nil, layers are sent only after it is closed
+	held      int64         // bytes of a layer that are sent before
 	pulls     int           // number of manifest requests by tag
 }
 
@@ -74,10 +75,13 @@ func (r *Registry) RequireLogin(user, password string) {
 }
 
 // Hold delays layers until Release is called.
-func (r *Registry) Hold() {
+func (r *Registry) Hold() { r.HoldAfter(0) }
+
+// HoldAfter is Hold for what comes after so many bytes of each layer.
+func (r *Registry) HoldAfter(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.hold = make(chan struct{})
+	r.hold, r.held = make(chan struct{}), bytes
 }
 
 // Release sends the delayed layers.
@@ -100,7 +104,7 @@ func (r *Registry) Pulls() int {
 // ServeHTTP implements the pull part of the registry protocol.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
-	user, password, hold := r.user, r.password, r.hold
+	user, password, hold, held := r.user, r.password, r.hold, r.held
 	r.mu.Unlock()
 	if u, p, ok := q.BasicAuth(); user != "" && (!ok || u != user || p != password) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
@@ -128,6 +132,15 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Docker-Content-Digest", rest)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if hold != nil && len(blob) > 4096 {
+		if held = min(held, int64(len(blob))); held > 0 {
+			if _, err := w.Write(blob[:held]); err != nil {
+				return
+			}
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				return
+			}
+			blob = blob[held:]
+		}
 		select {
 		case <-hold:
 		case <-q.Context().Done():

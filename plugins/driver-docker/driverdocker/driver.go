@@ -252,7 +252,15 @@ func (b *broadcast) subscribe(ctx context.Context) <-chan driver.TaskEvent {
 }
 
 func (b *broadcast) tell(taskID, message string, annotations map[string]string) {
-	e := driver.TaskEvent{TaskID: taskID, Time: time.Now(), Message: message, Annotations: annotations}
+	b.send(driver.TaskEvent{TaskID: taskID, Time: time.Now(), Message: message, Annotations: annotations})
+}
+
+// progress tells how far the start of a task has come.
+func (b *broadcast) progress(taskID string, p driver.Progress) {
+	b.send(driver.TaskEvent{TaskID: taskID, Time: time.Now(), Progress: &p})
+}
+
+func (b *broadcast) send(e driver.TaskEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for ch := range b.subs {

@@ -138,7 +138,8 @@ func (d *daemon) load(ctx context.Context, c taskConfig, task *driver.TaskConfig
 	d.events.tell(task.ID, "Loading image", map[string]string{"image": c.Image, "archive": c.Load})
 	limited, cancel := context.WithTimeout(ctx, loadLimit)
 	defer cancel()
-	r, err := d.api.Load().ImageLoad(limited, f, client.ImageLoadWithQuiet(true))
+	defer d.events.progress(task.ID, driver.Progress{})
+	r, err := d.api.Load().ImageLoad(limited, d.events.reading(f, task.ID), client.ImageLoadWithQuiet(true))
 	if err != nil {
 		return d.failed(ctx, err, "load image %s from %s", c.Image, c.Load)
 	}

@@ -4,6 +4,7 @@
 package driverdocker_test
 
 import (
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -12,8 +13,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
+	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -76,6 +79,61 @@ func TestImagesAreFetchedOnceForAllWhoWaitAndRemovedWhenNobodyUsesThem(t *testin
 	}
 	if r.Pulls() != 1 {
 		t.Errorf("the image was asked for %d times", r.Pulls())
+	}
+}
+
+func TestTheProgressOfAFetchIsToldWhileItLasts(t *testing.T) {
+	n := newNode(t, nil)
+	r := dockertest.NewRegistry(t)
+	name := r.Push(t, "large", "1", image(t, "progress "+rand.Text())) // the daemon keeps the layers of an earlier run
+	events, err := n.d.TaskEvents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const half = 300 << 10
+	r.HoldAfter(half)
+	tc := n.task(with(script("sleep 600"), map[string]any{"image": name}))
+	started := make(chan error, 1)
+	go func() {
+		_, _, err := n.d.StartTask(limit(t), tc)
+		started <- err
+	}()
+	defer func() {
+		if err := n.d.DestroyTask(limit(t), tc.Ref(), true); err != nil {
+			t.Error(err)
+		}
+	}()
+	next := func() *driver.Progress {
+		t.Helper()
+		for {
+			select {
+			case e := <-events:
+				if e.TaskID == tc.ID && e.Progress != nil {
+					return e.Progress
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("there was no more progress")
+			}
+		}
+	}
+	p := next()
+	for ; p.Total == 0 || p.Done == 0; p = next() {
+		if p.Phase != "Downloading image" {
+			t.Errorf("before any byte came: %+v", p)
+		}
+	}
+	if p.Unit != driver.UnitBytes || p.Done > half || p.Total <= half || !strings.HasPrefix(p.String(), "Downloading image: ") {
+		t.Errorf("%d bytes were sent, and the progress is %+v", half, p)
+	}
+	r.Release()
+	for p.Phase != "" {
+		p = next()
+		if p.Total > 0 && p.Done > p.Total {
+			t.Errorf("too much: %+v", p)
+		}
+	}
+	if err := <-started; err != nil {
+		t.Error(err)
 	}
 }
 

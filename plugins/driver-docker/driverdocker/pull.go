@@ -7,18 +7,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/client"
 
+	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 const (
+	// An event tells of the progress of a pull after firstProgress and then at most every
+	// nextProgress, since servers store it. What only the node knows is told within and at
+	// most every liveProgress.
 	firstProgress = 5 * time.Second
 	nextProgress  = 30 * time.Second
+	liveProgress  = time.Second / 2
 	// maxLayers is the number of layers whose progress is tracked per image.
 	maxLayers = 512
 )
@@ -50,8 +59,10 @@ type pull struct {
 // waits for it.
 func (d *daemon) fetch(ctx context.Context, key pullKey, taskID string, limit, activity time.Duration) error {
 	p := d.pulls.join(d, key, taskID, activity)
+	defer d.events.progress(taskID, driver.Progress{})
 	defer d.pulls.leave(key, p, taskID)
 	d.events.tell(taskID, "Downloading image", map[string]string{"image": key.ref})
+	d.events.progress(taskID, p.live())
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	select {
@@ -125,6 +136,12 @@ func (p *pull) run(ctx context.Context, d *daemon, key pullKey, activity time.Du
 		return failed(err)
 	}
 	defer stream.Close()
+	var owed atomic.Bool // there is progress that live will tell
+	live := time.AfterFunc(liveProgress, func() {
+		owed.Store(false)
+		p.tellLive(d)
+	})
+	defer live.Stop()
 	due := time.Now().Add(firstProgress)
 	for m, err := range stream.JSONMessages(idle) {
 		if err != nil {
@@ -135,6 +152,9 @@ func (p *pull) run(ctx context.Context, d *daemon, key pullKey, activity time.Du
 		}
 		if p.note(m) {
 			watchdog.Reset(activity)
+			if owed.CompareAndSwap(false, true) {
+				live.Reset(liveProgress)
+			}
 		}
 		if now := time.Now(); now.After(due) {
 			due = now.Add(nextProgress)
@@ -158,16 +178,30 @@ func (d *daemon) pullFailed(ctx context.Context, ref string, err error) error {
 }
 
 func (p *pull) tell(d *daemon, ref string) {
-	p.mu.Lock()
-	said := p.progress.String()
-	waiters := make([]string, 0, len(p.waiters))
-	for id := range p.waiters {
-		waiters = append(waiters, id)
-	}
-	p.mu.Unlock()
-	for _, id := range waiters {
+	said := p.said()
+	for _, id := range p.waiting() {
 		d.events.tell(id, "Docker image pull progress: "+said, map[string]string{"image": ref})
 	}
+}
+
+func (p *pull) tellLive(d *daemon) {
+	now := p.live()
+	for _, id := range p.waiting() {
+		d.events.progress(id, now)
+	}
+}
+
+// waiting returns the ids of the tasks that wait for the pull.
+func (p *pull) waiting() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.waiters))
+}
+
+func (p *pull) live() driver.Progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.progress.live()
 }
 
 func (p *pull) said() string {
@@ -188,11 +222,12 @@ type progress struct{ layers map[string]layer }
 type layer struct {
 	status         string
 	current, total int64
+	fetched        bool // it is on the machine, perhaps not unpacked yet
 }
 
 // note processes a message and reports whether the progress has changed.
 func (p *progress) note(m jsonstream.Message) bool {
-	if m.ID == "" {
+	if m.ID == "" || strings.HasPrefix(m.Status, "Pulling from ") { // its id is the tag of the image
 		return m.Status != ""
 	}
 	if p.layers == nil {
@@ -202,13 +237,47 @@ func (p *progress) note(m jsonstream.Message) bool {
 	if !known && len(p.layers) >= maxLayers {
 		return true
 	}
-	now := layer{status: m.Status, total: before.total, current: before.current}
+	now := layer{status: m.Status, total: before.total, current: before.current, fetched: before.fetched || fetched[m.Status]}
 	if m.Progress != nil {
 		now.current = m.Progress.Current
 		now.total = max(m.Progress.Total, before.total)
 	}
 	p.layers[m.ID] = now
 	return now != before
+}
+
+// fetched contains the daemon's status texts for a layer that is downloaded.
+var fetched = map[string]bool{"Verifying Checksum": true, "Download complete": true, "Extracting": true, "Pull complete": true, "Already exists": true}
+
+// live returns what is downloaded of the image, or unpacked once all of it is downloaded.
+func (p *progress) live() driver.Progress {
+	done, all, current, total, known := 0, 0, int64(0), int64(0), true
+	for _, l := range p.layers {
+		if l.status == "Already exists" {
+			continue
+		}
+		if all++; l.fetched {
+			done++
+			current += l.total
+		} else {
+			current += min(l.current, l.total)
+			known = known && l.total > 0 // the size of a layer is known once its download has begun
+		}
+		total += l.total
+	}
+	if all == 0 || done < all {
+		if !known {
+			total = 0
+		}
+		return driver.Progress{Phase: "Downloading image", Done: current, Total: total, Unit: driver.UnitBytes}
+	}
+	unpacked := 0
+	for _, l := range p.layers {
+		if l.status == "Pull complete" {
+			unpacked++
+		}
+	}
+	return driver.Progress{Phase: "Unpacking image", Done: int64(unpacked), Total: int64(all), Unit: "layers"}
 }
 
 // complete contains the daemon's status texts for a layer that exists.

@@ -134,13 +134,11 @@ func (c *client) SignalTask(ctx context.Context, taskID string, signal string) e
 }
 
 func (c *client) TaskEvents(ctx context.Context) (<-chan TaskEvent, error) {
-	s, err := c.rpc.TaskEvents(ctx, &driverv1.TaskEventsRequest{Driver: c.info.Name})
+	s, err := c.rpc.TaskEvents(ctx, &driverv1.TaskEventsRequest{Driver: c.info.Name, Progress: true})
 	if err != nil {
 		return nil, errdefs.FromGRPC(err)
 	}
-	return stream.Receive(ctx, s, func(m *driverv1.TaskEventsResponse) TaskEvent {
-		return TaskEvent{TaskID: m.GetTaskId(), Time: timeFromPB(m.GetTime()), Message: m.GetMessage(), Annotations: m.GetAnnotations()}
-	})
+	return stream.Receive(ctx, s, eventFromPB)
 }
 
 func (c *client) ExecTask(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error) {

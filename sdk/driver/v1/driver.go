@@ -93,8 +93,8 @@ type Driver interface {
 	ExecTask(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error)
 
 	// TaskEvents reports events inside the driver that belong in the events of a task,
-	// such as "downloading image". Events are dropped while nobody reads them. The
-	// driver closes the channel when ctx ends.
+	// such as "downloading image", and the Progress of long starts. Events are dropped
+	// while nobody reads them. The driver closes the channel when ctx ends.
 	TaskEvents(ctx context.Context) (<-chan TaskEvent, error)
 }
 

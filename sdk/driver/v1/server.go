@@ -192,7 +192,9 @@ func (s *server) TaskEvents(req *driverv1.TaskEventsRequest, out grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	return stream.Serve(out, d.TaskEvents, func(e TaskEvent) *driverv1.TaskEventsResponse {
-		return &driverv1.TaskEventsResponse{TaskId: e.TaskID, Time: timeToPB(e.Time), Message: e.Message, Annotations: e.Annotations}
-	})
+	convert := withoutProgress
+	if req.GetProgress() {
+		convert = eventToPB
+	}
+	return stream.Serve(out, d.TaskEvents, convert)
 }

@@ -378,4 +378,7 @@ type TaskEvent struct {
 	Time        time.Time
 	Message     string
 	Annotations map[string]string
+	// Progress, if set, says how far the start of the task has come. An event that has only
+	// a Progress is not kept as an event of the task, and old hosts do not get it.
+	Progress *Progress
 }

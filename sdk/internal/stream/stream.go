@@ -20,8 +20,9 @@ import (
 // openKey is the header key of a stream that the plugin has accepted.
 const openKey = "drover-stream"
 
-// Serve sends what a plugin's channel delivers until the channel is closed. The plugin
-// owns the channel, so after a failed send Serve drains it until it is closed.
+// Serve sends what a plugin's channel delivers until the channel is closed, except values
+// that convert turns into nil. The plugin owns the channel, so after a failed send Serve
+// drains it until it is closed.
 func Serve[T, M any](out grpc.ServerStreamingServer[M], open func(context.Context) (<-chan T, error), convert func(T) *M) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
@@ -31,8 +32,8 @@ func Serve[T, M any](out grpc.ServerStreamingServer[M], open func(context.Contex
 	}
 	err = out.SendHeader(metadata.Pairs(openKey, "open"))
 	for v := range ch {
-		if err == nil {
-			err = out.Send(convert(v))
+		if m := convert(v); m != nil && err == nil {
+			err = out.Send(m)
 		}
 		if err != nil {
 			cancel() // keep reading until the plugin closes the channel

@@ -22,6 +22,7 @@ var streamChecks = []Check{
 	{"stats-interval", "an interval that is not above zero is refused", nil, checkStatsInterval},
 	{"stats-slow", "a slow reader of stats gets fewer samples, never old ones", nil, checkStatsSlowReader},
 	{"events", "events go on until their context ends", nil, checkEvents},
+	{"progress", "the progress of a start names its phase, counts up to its total and comes a few times a second", nil, checkProgress},
 }
 
 func checkFingerprint(b *bench) {

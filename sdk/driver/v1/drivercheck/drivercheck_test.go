@@ -378,6 +378,57 @@ func TestATaskOutsideOfItsCgroupIsADefect(t *testing.T) {
 	}
 }
 
+// telling is a driver that tells of the progress of its starts.
+type telling struct {
+	driver.Driver
+	list   []driver.Progress
+	events chan driver.TaskEvent
+}
+
+func (d telling) TaskEvents(ctx context.Context) (<-chan driver.TaskEvent, error) {
+	out := make(chan driver.TaskEvent)
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case e := <-d.events:
+				out <- e
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+func (d telling) StartTask(ctx context.Context, c *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	for _, p := range d.list {
+		d.events <- driver.TaskEvent{TaskID: c.ID, Time: time.Now(), Progress: &p}
+	}
+	return d.Driver.StartTask(ctx, c)
+}
+
+func TestProgressThatMeansNothingIsADefect(t *testing.T) {
+	good := driver.Progress{Phase: "Downloading image", Done: 1, Total: 2, Unit: driver.UnitBytes}
+	for what, c := range map[string]struct {
+		list []driver.Progress
+		want conformance.Outcome
+	}{
+		"none":       {nil, conformance.Skipped},
+		"as it is":   {[]driver.Progress{good, {Phase: "Unpacking"}, {}}, conformance.Passed},
+		"no phase":   {[]driver.Progress{{Done: 1, Unit: "layers"}}, conformance.Failed},
+		"too much":   {[]driver.Progress{{Phase: "x", Done: 3, Total: 2, Unit: "layers"}}, conformance.Failed},
+		"below zero": {[]driver.Progress{{Phase: "x", Done: -1, Unit: "layers"}}, conformance.Failed},
+		"no unit":    {[]driver.Progress{{Phase: "x", Done: 1, Total: 2}}, conformance.Failed},
+		"a flood":    {slices.Repeat([]driver.Progress{good}, 5000), conformance.Failed},
+	} {
+		r := check(t, "progress", subject(func(d driver.Driver) driver.Driver { return telling{d, c.list, make(chan driver.TaskEvent)} }))
+		if r.Outcome != c.want {
+			t.Errorf("%s: %+v, want %s", what, r, c.want)
+		}
+	}
+}
+
 func TestAStreamThatRepeatsItselfOrEndsTooSoonIsADefect(t *testing.T) {
 	for what, prints := range map[string]func(context.Context) (<-chan driver.Fingerprint, error){
 		"the same again": func(ctx context.Context) (<-chan driver.Fingerprint, error) {

@@ -2078,7 +2078,10 @@ func (*ExecTaskResponse_Result) isExecTaskResponse_Message() {}
 type TaskEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the driver.
-	Driver        string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// The host knows TaskEventsResponse.progress. Otherwise it gets no event that has nothing
+	// else to say.
+	Progress      bool `protobuf:"varint,2,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2120,6 +2123,13 @@ func (x *TaskEventsRequest) GetDriver() string {
 	return ""
 }
 
+func (x *TaskEventsRequest) GetProgress() bool {
+	if x != nil {
+		return x.Progress
+	}
+	return false
+}
+
 // TaskEventsResponse is one event of a task.
 type TaskEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2127,10 +2137,12 @@ type TaskEventsResponse struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// When it happened.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// What happened, for the task's user.
+	// What happened, for the task's user. Empty if there is only a progress.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Details by name, for the task's user.
-	Annotations   map[string]string `protobuf:"bytes,4,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Annotations map[string]string `protobuf:"bytes,4,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// How far the start of the task has come; absent if the event does not say.
+	Progress      *Progress `protobuf:"bytes,5,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2191,6 +2203,86 @@ func (x *TaskEventsResponse) GetAnnotations() map[string]string {
 		return x.Annotations
 	}
 	return nil
+}
+
+func (x *TaskEventsResponse) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// Progress says how far the start of a task has come. It replaces the one before.
+type Progress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is being done, such as "Downloading image". Empty: what was said before is over.
+	Phase string `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	// How much is done, in unit.
+	Done int64 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	// How much there is to do, in unit. 0 means that it is not known.
+	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	// "bytes", or another plural such as "layers".
+	Unit          string `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Progress) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Progress) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Progress) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Progress) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
 }
 
 // TaskConfig is everything that a driver needs to start one task. Paths are absolute
@@ -2264,7 +2356,7 @@ type TaskConfig struct {
 
 func (x *TaskConfig) Reset() {
 	*x = TaskConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2368,7 @@ func (x *TaskConfig) String() string {
 func (*TaskConfig) ProtoMessage() {}
 
 func (x *TaskConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2381,7 @@ func (x *TaskConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskConfig.ProtoReflect.Descriptor instead.
 func (*TaskConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TaskConfig) GetId() string {
@@ -2505,7 +2597,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2609,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2622,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Cgroup) GetVersion() uint32 {
@@ -2566,7 +2658,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2578,7 +2670,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2591,7 +2683,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Resources) GetCpuMhz() int64 {
@@ -2648,7 +2740,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2752,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2765,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Mount) GetHostPath() string {
@@ -2726,7 +2818,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +2830,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +2843,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Device) GetHostPath() string {
@@ -2792,7 +2884,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2896,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2909,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Port) GetLabel() string {
@@ -2865,7 +2957,7 @@ type NetworkIsolation struct {
 
 func (x *NetworkIsolation) Reset() {
 	*x = NetworkIsolation{}
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +2969,7 @@ func (x *NetworkIsolation) String() string {
 func (*NetworkIsolation) ProtoMessage() {}
 
 func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +2982,7 @@ func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkIsolation.ProtoReflect.Descriptor instead.
 func (*NetworkIsolation) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NetworkIsolation) GetMode() string {
@@ -2936,7 +3028,7 @@ type DNSConfig struct {
 
 func (x *DNSConfig) Reset() {
 	*x = DNSConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +3040,7 @@ func (x *DNSConfig) String() string {
 func (*DNSConfig) ProtoMessage() {}
 
 func (x *DNSConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2961,7 +3053,7 @@ func (x *DNSConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DNSConfig.ProtoReflect.Descriptor instead.
 func (*DNSConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DNSConfig) GetServers() []string {
@@ -3004,7 +3096,7 @@ type LogConfig struct {
 
 func (x *LogConfig) Reset() {
 	*x = LogConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3108,7 @@ func (x *LogConfig) String() string {
 func (*LogConfig) ProtoMessage() {}
 
 func (x *LogConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3121,7 @@ func (x *LogConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogConfig.ProtoReflect.Descriptor instead.
 func (*LogConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LogConfig) GetStdoutPath() string {
@@ -3083,7 +3175,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3187,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3200,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Handle) GetTaskId() string {
@@ -3147,7 +3239,7 @@ type NetworkOverride struct {
 
 func (x *NetworkOverride) Reset() {
 	*x = NetworkOverride{}
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3251,7 @@ func (x *NetworkOverride) String() string {
 func (*NetworkOverride) ProtoMessage() {}
 
 func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3264,7 @@ func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkOverride.ProtoReflect.Descriptor instead.
 func (*NetworkOverride) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NetworkOverride) GetIp() string {
@@ -3214,7 +3306,7 @@ type ExitResult struct {
 
 func (x *ExitResult) Reset() {
 	*x = ExitResult{}
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3318,7 @@ func (x *ExitResult) String() string {
 func (*ExitResult) ProtoMessage() {}
 
 func (x *ExitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3331,7 @@ func (x *ExitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitResult.ProtoReflect.Descriptor instead.
 func (*ExitResult) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExitResult) GetExitCode() int32 {
@@ -3292,7 +3384,7 @@ type TaskStatus struct {
 
 func (x *TaskStatus) Reset() {
 	*x = TaskStatus{}
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3396,7 @@ func (x *TaskStatus) String() string {
 func (*TaskStatus) ProtoMessage() {}
 
 func (x *TaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3409,7 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
 func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TaskStatus) GetId() string {
@@ -3375,7 +3467,7 @@ type ProcessStatsRequest struct {
 
 func (x *ProcessStatsRequest) Reset() {
 	*x = ProcessStatsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3479,7 @@ func (x *ProcessStatsRequest) String() string {
 func (*ProcessStatsRequest) ProtoMessage() {}
 
 func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3492,7 @@ func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsRequest.ProtoReflect.Descriptor instead.
 func (*ProcessStatsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ProcessStatsRequest) GetDriver() string {
@@ -3428,7 +3520,7 @@ type ProcessStatsResponse struct {
 
 func (x *ProcessStatsResponse) Reset() {
 	*x = ProcessStatsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3532,7 @@ func (x *ProcessStatsResponse) String() string {
 func (*ProcessStatsResponse) ProtoMessage() {}
 
 func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3545,7 @@ func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsResponse.ProtoReflect.Descriptor instead.
 func (*ProcessStatsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ProcessStatsResponse) GetProcesses() map[string]*Usage {
@@ -3485,7 +3577,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3589,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3602,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TaskStats) GetTaskId() string {
@@ -3575,7 +3667,7 @@ type IOStats struct {
 
 func (x *IOStats) Reset() {
 	*x = IOStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3587,7 +3679,7 @@ func (x *IOStats) String() string {
 func (*IOStats) ProtoMessage() {}
 
 func (x *IOStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3600,7 +3692,7 @@ func (x *IOStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IOStats.ProtoReflect.Descriptor instead.
 func (*IOStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *IOStats) GetReadBytes() uint64 {
@@ -3651,7 +3743,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3755,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3768,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Usage) GetCpu() *CPUStats {
@@ -3717,7 +3809,7 @@ type CPUStats struct {
 
 func (x *CPUStats) Reset() {
 	*x = CPUStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3729,7 +3821,7 @@ func (x *CPUStats) String() string {
 func (*CPUStats) ProtoMessage() {}
 
 func (x *CPUStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3742,7 +3834,7 @@ func (x *CPUStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStats.ProtoReflect.Descriptor instead.
 func (*CPUStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CPUStats) GetPercent() float64 {
@@ -3823,7 +3915,7 @@ type MemoryStats struct {
 
 func (x *MemoryStats) Reset() {
 	*x = MemoryStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3835,7 +3927,7 @@ func (x *MemoryStats) String() string {
 func (*MemoryStats) ProtoMessage() {}
 
 func (x *MemoryStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3848,7 +3940,7 @@ func (x *MemoryStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryStats.ProtoReflect.Descriptor instead.
 func (*MemoryStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MemoryStats) GetRss() uint64 {
@@ -4043,17 +4135,24 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x126\n" +
 	"\x06result\x18\x03 \x01(\v2\x1c.drover.driver.v1.ExitResultH\x00R\x06resultB\t\n" +
-	"\amessage\"+\n" +
+	"\amessage\"G\n" +
 	"\x11TaskEventsRequest\x12\x16\n" +
-	"\x06driver\x18\x01 \x01(\tR\x06driver\"\x90\x02\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x1a\n" +
+	"\bprogress\x18\x02 \x01(\bR\bprogress\"\xc8\x02\n" +
 	"\x12TaskEventsResponse\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12W\n" +
-	"\vannotations\x18\x04 \x03(\v25.drover.driver.v1.TaskEventsResponse.AnnotationsEntryR\vannotations\x1a>\n" +
+	"\vannotations\x18\x04 \x03(\v25.drover.driver.v1.TaskEventsResponse.AnnotationsEntryR\vannotations\x126\n" +
+	"\bprogress\x18\x05 \x01(\v2\x1a.drover.driver.v1.ProgressR\bprogress\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xba\t\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"^\n" +
+	"\bProgress\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x12\n" +
+	"\x04unit\x18\x04 \x01(\tR\x04unit\"\xba\t\n" +
 	"\n" +
 	"TaskConfig\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -4258,7 +4357,7 @@ func file_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_driver_v1_driver_proto_rawDescData
 }
 
-var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_driver_v1_driver_proto_goTypes = []any{
 	(*ValidateTaskRequest)(nil),   // 0: drover.driver.v1.ValidateTaskRequest
 	(*ValidateTaskResponse)(nil),  // 1: drover.driver.v1.ValidateTaskResponse
@@ -4295,126 +4394,128 @@ var file_driver_v1_driver_proto_goTypes = []any{
 	(*ExecTaskResponse)(nil),      // 32: drover.driver.v1.ExecTaskResponse
 	(*TaskEventsRequest)(nil),     // 33: drover.driver.v1.TaskEventsRequest
 	(*TaskEventsResponse)(nil),    // 34: drover.driver.v1.TaskEventsResponse
-	(*TaskConfig)(nil),            // 35: drover.driver.v1.TaskConfig
-	(*Cgroup)(nil),                // 36: drover.driver.v1.Cgroup
-	(*Resources)(nil),             // 37: drover.driver.v1.Resources
-	(*Mount)(nil),                 // 38: drover.driver.v1.Mount
-	(*Device)(nil),                // 39: drover.driver.v1.Device
-	(*Port)(nil),                  // 40: drover.driver.v1.Port
-	(*NetworkIsolation)(nil),      // 41: drover.driver.v1.NetworkIsolation
-	(*DNSConfig)(nil),             // 42: drover.driver.v1.DNSConfig
-	(*LogConfig)(nil),             // 43: drover.driver.v1.LogConfig
-	(*Handle)(nil),                // 44: drover.driver.v1.Handle
-	(*NetworkOverride)(nil),       // 45: drover.driver.v1.NetworkOverride
-	(*ExitResult)(nil),            // 46: drover.driver.v1.ExitResult
-	(*TaskStatus)(nil),            // 47: drover.driver.v1.TaskStatus
-	(*ProcessStatsRequest)(nil),   // 48: drover.driver.v1.ProcessStatsRequest
-	(*ProcessStatsResponse)(nil),  // 49: drover.driver.v1.ProcessStatsResponse
-	(*TaskStats)(nil),             // 50: drover.driver.v1.TaskStats
-	(*IOStats)(nil),               // 51: drover.driver.v1.IOStats
-	(*Usage)(nil),                 // 52: drover.driver.v1.Usage
-	(*CPUStats)(nil),              // 53: drover.driver.v1.CPUStats
-	(*MemoryStats)(nil),           // 54: drover.driver.v1.MemoryStats
-	nil,                           // 55: drover.driver.v1.FingerprintResponse.AttributesEntry
-	nil,                           // 56: drover.driver.v1.ExecStart.EnvEntry
-	nil,                           // 57: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	nil,                           // 58: drover.driver.v1.TaskConfig.EnvEntry
-	nil,                           // 59: drover.driver.v1.TaskConfig.DeviceEnvEntry
-	nil,                           // 60: drover.driver.v1.Cgroup.DirsEntry
-	nil,                           // 61: drover.driver.v1.NetworkIsolation.LabelsEntry
-	nil,                           // 62: drover.driver.v1.NetworkOverride.PortMapEntry
-	nil,                           // 63: drover.driver.v1.TaskStatus.AttributesEntry
-	nil,                           // 64: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	nil,                           // 65: drover.driver.v1.TaskStats.PidsEntry
-	(*durationpb.Duration)(nil),   // 66: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 67: google.protobuf.Timestamp
+	(*Progress)(nil),              // 35: drover.driver.v1.Progress
+	(*TaskConfig)(nil),            // 36: drover.driver.v1.TaskConfig
+	(*Cgroup)(nil),                // 37: drover.driver.v1.Cgroup
+	(*Resources)(nil),             // 38: drover.driver.v1.Resources
+	(*Mount)(nil),                 // 39: drover.driver.v1.Mount
+	(*Device)(nil),                // 40: drover.driver.v1.Device
+	(*Port)(nil),                  // 41: drover.driver.v1.Port
+	(*NetworkIsolation)(nil),      // 42: drover.driver.v1.NetworkIsolation
+	(*DNSConfig)(nil),             // 43: drover.driver.v1.DNSConfig
+	(*LogConfig)(nil),             // 44: drover.driver.v1.LogConfig
+	(*Handle)(nil),                // 45: drover.driver.v1.Handle
+	(*NetworkOverride)(nil),       // 46: drover.driver.v1.NetworkOverride
+	(*ExitResult)(nil),            // 47: drover.driver.v1.ExitResult
+	(*TaskStatus)(nil),            // 48: drover.driver.v1.TaskStatus
+	(*ProcessStatsRequest)(nil),   // 49: drover.driver.v1.ProcessStatsRequest
+	(*ProcessStatsResponse)(nil),  // 50: drover.driver.v1.ProcessStatsResponse
+	(*TaskStats)(nil),             // 51: drover.driver.v1.TaskStats
+	(*IOStats)(nil),               // 52: drover.driver.v1.IOStats
+	(*Usage)(nil),                 // 53: drover.driver.v1.Usage
+	(*CPUStats)(nil),              // 54: drover.driver.v1.CPUStats
+	(*MemoryStats)(nil),           // 55: drover.driver.v1.MemoryStats
+	nil,                           // 56: drover.driver.v1.FingerprintResponse.AttributesEntry
+	nil,                           // 57: drover.driver.v1.ExecStart.EnvEntry
+	nil,                           // 58: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	nil,                           // 59: drover.driver.v1.TaskConfig.EnvEntry
+	nil,                           // 60: drover.driver.v1.TaskConfig.DeviceEnvEntry
+	nil,                           // 61: drover.driver.v1.Cgroup.DirsEntry
+	nil,                           // 62: drover.driver.v1.NetworkIsolation.LabelsEntry
+	nil,                           // 63: drover.driver.v1.NetworkOverride.PortMapEntry
+	nil,                           // 64: drover.driver.v1.TaskStatus.AttributesEntry
+	nil,                           // 65: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	nil,                           // 66: drover.driver.v1.TaskStats.PidsEntry
+	(*durationpb.Duration)(nil),   // 67: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 68: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
 	2,  // 0: drover.driver.v1.ValidateTaskResponse.diagnostics:type_name -> drover.driver.v1.Diagnostic
-	44, // 1: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
+	45, // 1: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
 	7,  // 2: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
 	8,  // 3: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
-	55, // 4: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
-	35, // 5: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
-	44, // 6: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
-	45, // 7: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
-	44, // 8: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
-	46, // 9: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	66, // 10: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
-	47, // 11: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	66, // 12: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
-	50, // 13: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
+	56, // 4: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
+	36, // 5: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
+	45, // 6: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
+	46, // 7: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
+	45, // 8: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
+	47, // 9: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	67, // 10: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	48, // 11: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
+	67, // 12: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	51, // 13: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
 	30, // 14: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
 	31, // 15: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
 	31, // 16: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
-	56, // 17: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
-	46, // 18: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	67, // 19: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
-	57, // 20: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	58, // 21: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
-	37, // 22: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
-	38, // 23: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
-	39, // 24: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
-	40, // 25: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
-	41, // 26: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
-	42, // 27: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
-	43, // 28: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	66, // 29: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
-	59, // 30: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
-	36, // 31: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
-	60, // 32: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
-	61, // 33: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	62, // 34: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	67, // 35: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	67, // 36: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
-	46, // 37: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	63, // 38: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	64, // 39: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	67, // 40: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	52, // 41: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	65, // 42: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	51, // 43: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
-	53, // 44: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	54, // 45: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	52, // 46: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
-	52, // 47: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	5,  // 48: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	9,  // 49: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	11, // 50: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	13, // 51: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	15, // 52: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	17, // 53: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	19, // 54: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	21, // 55: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	23, // 56: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	25, // 57: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	27, // 58: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	29, // 59: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	33, // 60: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	3,  // 61: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
-	48, // 62: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
-	0,  // 63: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
-	6,  // 64: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	10, // 65: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	12, // 66: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	14, // 67: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	16, // 68: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	18, // 69: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	20, // 70: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	22, // 71: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	24, // 72: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	26, // 73: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	28, // 74: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	32, // 75: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	34, // 76: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	4,  // 77: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
-	49, // 78: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
-	1,  // 79: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
-	64, // [64:80] is the sub-list for method output_type
-	48, // [48:64] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	57, // 17: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
+	47, // 18: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	68, // 19: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	58, // 20: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	35, // 21: drover.driver.v1.TaskEventsResponse.progress:type_name -> drover.driver.v1.Progress
+	59, // 22: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
+	38, // 23: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
+	39, // 24: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
+	40, // 25: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
+	41, // 26: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
+	42, // 27: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
+	43, // 28: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
+	44, // 29: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
+	67, // 30: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	60, // 31: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
+	37, // 32: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
+	61, // 33: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
+	62, // 34: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	63, // 35: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	68, // 36: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	68, // 37: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	47, // 38: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
+	64, // 39: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	65, // 40: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	68, // 41: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	53, // 42: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	66, // 43: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	52, // 44: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
+	54, // 45: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	55, // 46: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	53, // 47: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
+	53, // 48: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	5,  // 49: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	9,  // 50: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	11, // 51: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	13, // 52: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	15, // 53: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	17, // 54: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	19, // 55: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	21, // 56: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	23, // 57: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	25, // 58: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	27, // 59: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	29, // 60: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	33, // 61: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	3,  // 62: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
+	49, // 63: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
+	0,  // 64: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
+	6,  // 65: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	10, // 66: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	12, // 67: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	14, // 68: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	16, // 69: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	18, // 70: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	20, // 71: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	22, // 72: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	24, // 73: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	26, // 74: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	28, // 75: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	32, // 76: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	34, // 77: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	4,  // 78: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
+	50, // 79: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
+	1,  // 80: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
+	65, // [65:81] is the sub-list for method output_type
+	49, // [49:65] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_driver_v1_driver_proto_init() }
@@ -4439,7 +4540,7 @@ func file_driver_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_v1_driver_proto_rawDesc), len(file_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

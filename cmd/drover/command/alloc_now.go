@@ -1,0 +1,61 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// nowLimit is how long a node may take to say what tasks do now: it answers from memory.
+const nowLimit = 5 * time.Second
+
+// tasksNow asks the node of an alloc what its tasks do now. It returns nil if that adds
+// nothing to what servers know, or cannot be had.
+func (s *session) tasksNow(ctx context.Context, a *model.Allocation) map[string]*model.TaskNow {
+	if a.TerminalStatus() || !starting(a) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, nowLimit)
+	defer cancel()
+	now, err := s.client.AllocationTasks(ctx, a.ID)
+	switch {
+	case errdefs.IsNotFound(err) || errdefs.IsUnimplemented(err): // an older agent, or the node has not got the alloc yet
+		return nil
+	case err != nil:
+		fmt.Fprintf(s.Err, "Couldn't retrieve what the tasks do now: %s\n", client.Text(err))
+		return nil
+	}
+	return now.Tasks
+}
+
+// starting reports whether servers know of a task of the alloc that waits for its start.
+func starting(a *model.Allocation) bool {
+	for _, t := range a.TaskStates {
+		if t.State == model.TaskStatePending {
+			return true
+		}
+	}
+	return false
+}
+
+// describeNow prints what a task does now.
+func (s *session) describeNow(t *model.TaskNow) {
+	if t == nil || t.Start == nil {
+		return
+	}
+	line := fmt.Sprintf("Starting: step %q since %s, at most until %s", t.Start.Step, when(t.Start.Since), when(t.Start.Deadline))
+	if t.Start.Detail != "" {
+		line += ": " + t.Start.Detail
+	}
+	s.printf("%s", visible(line))
+	if t.Start.LastError != "" {
+		s.printf("%s", visible("The start before failed: "+t.Start.LastError))
+	}
+}

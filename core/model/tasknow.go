@@ -1,0 +1,38 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import "time"
+
+// AllocTasks is what only the node of an alloc knows of its tasks, by name, at the moment at
+// which it was asked. It is never stored.
+type AllocTasks struct {
+	Tasks map[string]*TaskNow
+}
+
+// TaskNow is what a task does now. Start is nil while no start of it is under way.
+type TaskNow struct {
+	Start *TaskStart `json:",omitempty"`
+}
+
+// TaskStart is a start of a task that is under way.
+type TaskStart struct {
+	Step     string    // the current step, such as "driver start"
+	Since    time.Time // when the step began
+	Deadline time.Time // when the step has failed
+	Detail   string    `json:",omitempty"` // what it waits for, in words
+	// LastError is why the previous start failed.
+	LastError string `json:",omitempty"`
+	// Progress is what the driver says of its step; nil if it says nothing.
+	Progress *TaskProgress `json:",omitempty"`
+}
+
+// TaskProgress is how much of something is done. A Total of 0 is not known.
+type TaskProgress struct {
+	Phase string // such as "Downloading image"
+	Done  int64
+	Total int64
+	Unit  string    // "bytes", or another plural
+	At    time.Time // when the node heard of it
+}
