@@ -101,6 +101,33 @@ func (l Limits) settings() []setting {
 // Existing children of the process stay where they are. FailedPrecondition: the limits
 // cannot be set here.
 func (g *Groups) Put(name string, pid int, limits Limits) error {
+	dirs, err := g.prepare(name, limits)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs.all() {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+			return cannot(name, err)
+		}
+	}
+	return nil
+}
+
+// prepared has the directories of one cgroup in the hierarchies that limit it.
+type prepared struct {
+	v1 []string
+	v2 string // "" if version 2 limits nothing
+}
+
+func (p prepared) all() []string {
+	if p.v2 == "" {
+		return p.v1
+	}
+	return append(p.v1, p.v2)
+}
+
+// prepare creates a cgroup and sets its limits.
+func (g *Groups) prepare(name string, limits Limits) (out prepared, err error) {
 	var v2 []setting
 	for _, s := range limits.settings() {
 		p, ok := g.v1[s.controller]
@@ -108,39 +135,45 @@ func (g *Groups) Put(name string, pid int, limits Limits) error {
 			v2 = append(v2, s)
 			continue
 		}
-		if err := p.putV1(name, pid, s); err != nil {
-			return err
+		dir, err := p.prepareV1(name, s)
+		if err != nil {
+			return out, err
+		}
+		if dir != "" {
+			out.v1 = append(out.v1, dir)
 		}
 	}
 	v2 = slices.DeleteFunc(v2, func(s setting) bool { return s.value == "" })
 	if len(v2) == 0 {
-		return nil
+		return out, nil
 	}
 	if g.v2 == nil {
-		return errdefs.FailedPreconditionf("limit plugin %q: no cgroup controller %q is mounted on this machine", name, v2[0].controller)
+		return out, errdefs.FailedPreconditionf("limit plugin %q: no cgroup controller %q is mounted on this machine", name, v2[0].controller)
 	}
-	return g.v2.putV2(name, pid, v2)
+	out.v2, err = g.v2.prepareV2(name, v2)
+	return out, err
 }
 
-// putV1 sets one limit in the hierarchy of its controller.
-func (p place) putV1(name string, pid int, s setting) error {
-	dir := filepath.Join(p.mount, p.own, parent, name)
+// prepareV1 sets one limit in the hierarchy of its controller. It returns "" if there
+// neither is nor was one.
+func (p place) prepareV1(name string, s setting) (dir string, err error) {
+	dir = filepath.Join(p.mount, p.own, parent, name)
 	value := s.value
 	if value == "" {
 		if _, err := os.Stat(dir); err != nil {
-			return nil // there never was a limit
+			return "", nil
 		}
 		value = map[string]string{"pids": "max", "memory": "-1"}[s.controller]
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return cannot(name, err)
+		return "", cannot(name, err)
 	}
-	return fill(name, dir, pid, s.fileV1, value)
+	return dir, fill(name, dir, s.fileV1, value)
 }
 
-// putV2 sets all limits in the unified hierarchy: below this process's cgroup if that
-// may delegate controllers, otherwise below the root, which always may.
-func (p place) putV2(name string, pid int, settings []setting) error {
+// prepareV2 sets all limits in the unified hierarchy: below this process's cgroup if
+// that may delegate controllers, otherwise below the root, which always may.
+func (p place) prepareV2(name string, settings []setting) (dir string, err error) {
 	var failed error
 	for _, base := range slices.Compact([]string{filepath.Join(p.mount, p.own), p.mount}) {
 		err := passOn(base, settings)
@@ -153,20 +186,16 @@ func (p place) putV2(name string, pid int, settings []setting) error {
 		}
 		dir := filepath.Join(base, parent, name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return cannot(name, err)
+			return "", cannot(name, err)
 		}
-		for i, s := range settings {
-			who := 0
-			if i == len(settings)-1 {
-				who = pid
-			}
-			if err := fill(name, dir, who, s.fileV2, s.value); err != nil {
-				return err
+		for _, s := range settings {
+			if err := fill(name, dir, s.fileV2, s.value); err != nil {
+				return "", err
 			}
 		}
-		return nil
+		return dir, nil
 	}
-	return cannot(name, failed)
+	return "", cannot(name, failed)
 }
 
 // passOn enables the controllers for the children of a cgroup.
@@ -190,15 +219,9 @@ func passOn(dir string, settings []setting) error {
 	return nil
 }
 
-// fill writes a limit and, unless it is 0, the process.
-func fill(name, dir string, pid int, file, value string) error {
+// fill writes a limit.
+func fill(name, dir, file, value string) error {
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
-		return cannot(name, err)
-	}
-	if pid == 0 {
-		return nil
-	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
 		return cannot(name, err)
 	}
 	return nil

@@ -22,6 +22,14 @@ func (*Groups) Put(string, int, Limits) error {
 	return errdefs.Unimplementedf("plugins have no limits on this system: cgroups are Linux's")
 }
 
+// Birth is nothing: cgroups are Linux's.
+type Birth struct{}
+
+// Birth returns Unimplemented.
+func (*Groups) Birth(string, Limits) (*Birth, error) {
+	return nil, errdefs.Unimplementedf("plugins have no limits on this system: cgroups are Linux's")
+}
+
 // Remove has nothing to remove.
 func (*Groups) Remove(string) bool { return true }
 
@@ -36,3 +44,6 @@ func (*Groups) EndOthers(string, map[int]bool) int { return 0 }
 
 // FreeTasks has nothing to move.
 func (*Groups) FreeTasks(string, map[int]bool) {}
+
+// Descendants returns none: processes are looked for on Linux only.
+func Descendants(int) []int { return nil }

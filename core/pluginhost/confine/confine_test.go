@@ -7,6 +7,7 @@ package confine_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -103,6 +104,40 @@ func TestOldGroupsWithoutProcessesAreSwept(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(root, "drover-plugins"))
 	if err != nil || len(left) != 2 || left[0].Name() != "busy.1" || left[1].Name() != "young.1" {
 		t.Fatalf("left: %v, %v", left, err)
+	}
+}
+
+func TestWhatAProcessForksAtOnceIsBornInItsCgroup(t *testing.T) {
+	g, err := confine.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("birth-test-%d-%d", os.Getpid(), time.Now().UnixNano())
+	for range 20 {
+		birth, err := g.Birth(name, confine.Limits{Pids: 100})
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+			t.Skipf("no cgroup may be written here: %v", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It has left before anybody could look at it, and its child has no parent that is known.
+		cmd := exec.Command("/bin/sh", "-c", `setsid sleep 1000 & exit 0`)
+		rights := confine.RightsOf(confine.ProfileDriver, confine.Access{})
+		if born, err := confine.Start(cmd, &rights, confine.Identity{UID: os.Geteuid(), GID: os.Getegid()}, birth); err != nil || born != nil {
+			t.Fatal(born, err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if n := g.EndOthers(name, nil); n == 0 { // it may be counted in several hierarchies
+			t.Fatal("the child was not in the cgroup")
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); !g.Remove(name); {
+		if time.Now().After(deadline) {
+			t.Fatal("the cgroup is still there")
+		}
 	}
 }
 

@@ -17,7 +17,9 @@ import (
 // its tasks are moved. It has no limits.
 const tasksSuffix = ".tasks"
 
-// members returns the processes in a cgroup.
+// members returns the processes in a cgroup. On version 1 this process is listed while
+// a thread of it starts a plugin there (see Birth); it is left out, because it must
+// neither be ended nor moved.
 func members(dir string) []int {
 	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
@@ -25,7 +27,7 @@ func members(dir string) []int {
 	}
 	var out []int
 	for field := range strings.FieldsSeq(string(raw)) {
-		if pid, err := strconv.Atoi(field); err == nil {
+		if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
 			out = append(out, pid)
 		}
 	}

@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -77,21 +79,103 @@ func lookup(name string) (uid, gid int, err error) {
 	return uid, gid, nil
 }
 
-// Start starts cmd with the rights. What is restricted belongs to threads in Linux and
-// is inherited by what they start: so the command is started by a thread that has only
-// these rights, and that ends afterwards.
-func Start(cmd *exec.Cmd, r *Rights, id Identity) error {
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked, so that the thread ends with this goroutine
-		err := r.enter()
-		if err == nil {
-			r.become(cmd, id)
-			err = cmd.Start()
+// Start starts cmd with the rights. What is restricted belongs to threads in Linux and is
+// inherited by what they start: so the command is started by a thread that has only
+// these rights, and that ends afterwards. born is an error if the command is not in the
+// cgroup of birth; nil if it is, or if birth is nil.
+func Start(cmd *exec.Cmd, r *Rights, id Identity, birth *Birth) (born, err error) {
+	onThread(func() {
+		born = birth.enter(cmd)
+		defer birth.leave()
+		if err = r.enter(); err != nil {
+			return
 		}
-		started <- err
+		r.become(cmd, id)
+		err = cmd.Start()
+	})
+	return born, err
+}
+
+// onThread calls f on a thread that ends with it. The first thread of a process cannot
+// end: it would stay in the plugin's cgroup, and the agent's memory be counted there.
+func onThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and not unlocked, which ends the thread with this goroutine
+		if unix.Gettid() == unix.Getpid() {
+			onThread(f) // on another one, since this goroutine keeps the first
+			runtime.UnlockOSThread()
+			return
+		}
+		f()
 	}()
-	return <-started
+	<-done
+}
+
+// Birth is the cgroup in which a process is born, so that nothing that it forks is ever
+// outside of its limits.
+type Birth struct {
+	name    string
+	dirs    prepared
+	unified *os.File
+}
+
+// Birth creates a cgroup with the name and the limits for a process that is to be
+// started. It returns nil where nothing is limited. FailedPrecondition: the limits
+// cannot be set here.
+func (g *Groups) Birth(name string, limits Limits) (*Birth, error) {
+	dirs, err := g.prepare(name, limits)
+	if err != nil || len(dirs.all()) == 0 {
+		return nil, err
+	}
+	return &Birth{name: name, dirs: dirs}, nil
+}
+
+// enter moves the calling thread (version 1, where a child is born in the groups of the
+// thread that forks) and has the command born in the group (version 2).
+func (b *Birth) enter(cmd *exec.Cmd) (err error) {
+	if b == nil {
+		return nil
+	}
+	for _, dir := range b.dirs.v1 {
+		if err := os.WriteFile(filepath.Join(dir, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0); err != nil {
+			return cannot(b.name, err)
+		}
+	}
+	if b.dirs.v2 == "" {
+		return nil
+	}
+	if !bornIntoGroups() {
+		return cannot(b.name, errors.ErrUnsupported)
+	}
+	if b.unified, err = os.Open(b.dirs.v2); err != nil {
+		return cannot(b.name, err)
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(b.unified.Fd())
+	return nil
+}
+
+// bornIntoGroups reports whether the kernel has CLONE_INTO_CGROUP: from Linux 5.7.
+var bornIntoGroups = sync.OnceValue(func() bool {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return false
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major > 5 || major == 5 && minor >= 7
+})
+
+func (b *Birth) leave() {
+	if b != nil && b.unified != nil {
+		_ = b.unified.Close()
+	}
 }
 
 // become sets the user of the command, and the capabilities that a user other than root

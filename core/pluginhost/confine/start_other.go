@@ -29,7 +29,7 @@ func (r *Rights) Identify(int) (Identity, error) {
 }
 
 // Start starts cmd. What restricts plugins is Linux's.
-func Start(cmd *exec.Cmd, _ *Rights, _ Identity) error { return cmd.Start() }
+func Start(cmd *exec.Cmd, _ *Rights, _ Identity, _ *Birth) (born, err error) { return nil, cmd.Start() }
 
 // Lacking lists what of the rights this machine cannot enforce.
 func (r *Rights) Lacking() []string {

@@ -256,13 +256,17 @@ func (p *Process) start() error {
 	return nil
 }
 
-// begin starts the command with its rights, and puts it under its limits before it has
-// done much.
+// begin starts the command with its rights and under its limits.
 func (p *Process) begin(cmd *exec.Cmd, socketDir string) error {
-	if err := confine.Start(cmd, p.Granted.within(p.File, socketDir), p.Granted.Identity); err != nil {
+	limiter := p.launcher.limiter
+	born, err := confine.Start(cmd, p.Granted.within(p.File, socketDir), p.Granted.Identity, limiter.birth(p.File.Name))
+	if err != nil {
 		return err
 	}
-	p.launcher.limiter.hold(p.File.Name, cmd.Process.Pid)
+	limiter.note(p.File.Name, cmd.Process.Pid)
+	if born != nil {
+		limiter.hold(p.File.Name, cmd.Process.Pid)
+	}
 	if err := confine.LimitFiles(cmd.Process.Pid, p.Granted.OpenFiles); err != nil {
 		p.Granted.Lacking = append(p.Granted.Lacking, err.Error())
 	}

@@ -93,26 +93,39 @@ func (l *limiter) pids(plugin string) map[int]bool {
 	return maps.Clone(l.running[plugin])
 }
 
-// hold puts a process that was just started, and what it has started, into its plugin's
-// cgroup. Failure is not fatal, because an agent need not be root.
-func (l *limiter) hold(plugin string, pid int) {
-	l.note(plugin, pid)
+// birth returns the cgroup in which a plugin's process is to be born; nil if there is
+// none. Failure is not fatal, because an agent need not be root.
+func (l *limiter) birth(plugin string) *confine.Birth {
 	if l.groups == nil {
-		return
+		return nil
 	}
-	_, asked := l.limits[plugin]
-	err := l.groups.Put(l.group(plugin), pid, l.of(plugin))
-	switch {
-	case err == nil:
-	case asked:
-		l.log.Warn("the limits of a plugin cannot be set, so it runs without", "plugin", plugin, "error", err)
-	default:
-		l.cannot(err)
+	b, err := l.groups.Birth(l.group(plugin), l.of(plugin))
+	if err != nil {
+		l.unlimited(plugin, err)
+	}
+	return b
+}
+
+// hold puts a process that was just started, and what it has started, into its plugin's
+// cgroup, if it could not be born there.
+func (l *limiter) hold(plugin string, pid int) {
+	if err := l.groups.Put(l.group(plugin), pid, l.of(plugin)); err != nil {
+		l.unlimited(plugin, err)
 	}
 	// From here on its children are born in the cgroup; these are those of before.
 	for _, child := range confine.Descendants(pid) {
 		_ = l.groups.Put(l.group(plugin), child, l.of(plugin)) // it may have ended
 	}
+}
+
+// unlimited logs that a plugin runs without limits: for each plugin that has limits of
+// the operator's, and once for the others.
+func (l *limiter) unlimited(plugin string, err error) {
+	if _, asked := l.limits[plugin]; asked {
+		l.log.Warn("the limits of a plugin cannot be set, so it runs without", "plugin", plugin, "error", err)
+		return
+	}
+	l.cannot(err)
 }
 
 // ended forgets a process. With all, what it has left in its plugin's cgroup is ended.
