@@ -13,18 +13,18 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/leak"
 	"github.com/drover-project/drover/sdk/plugin"
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // fill sets every field that v has to a value of its own, so that a field which
 // the wire forgets shows.

@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/leak"
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 	"github.com/drover-project/drover/sdk/schema"
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // fill sets every field that v has to a value of its own, so that a field which
 // the wire forgets shows.

@@ -47,6 +47,9 @@ type Options struct {
 	Timeout time.Duration
 	// NoRotation leaves out the check that log files rotate.
 	NoRotation bool
+	// Parallel runs the checks at the same time, as many as go test -parallel allows:
+	// most of their time is waiting. It is for drivers whose processes share nothing.
+	Parallel bool
 }
 
 // Run runs all checks in every way that opts selects.
@@ -55,6 +58,7 @@ func Run(t *testing.T, opts Options) {
 	if opts.New == nil && opts.Binary == "" {
 		t.Fatal("drivertest: set New, Binary or both")
 	}
+	t.Setenv(drivercheck.SecretVariable, "of-the-agent")
 	if opts.New != nil {
 		t.Run("in process", func(t *testing.T) { all(t, opts, inProcess, true, false) })
 		t.Run("over gRPC", func(t *testing.T) { all(t, opts, overGRPC, false, false) })
@@ -69,9 +73,14 @@ type connect func(t *testing.T, opts Options) (driver.Driver, func())
 
 // all runs each check as a subtest with the check's name.
 func all(t *testing.T, opts Options, connect connect, here, process bool) {
+	if opts.Parallel {
+		t.Parallel()
+	}
 	for _, c := range drivercheck.Checks() {
 		t.Run(c.Name, func(t *testing.T) {
-			t.Setenv(drivercheck.SecretVariable, "of-the-agent")
+			if opts.Parallel {
+				t.Parallel()
+			}
 			plugintest.Report(t, c.Run(t.Context(), drivercheck.Subject{
 				Connect: func(*conformance.T) (driver.Driver, func()) { return connect(t, opts) },
 				Config:  opts.Config, Script: opts.Script, Task: opts.Task, Timeout: opts.Timeout, NoRotation: opts.NoRotation, InProcess: here, Process: process,

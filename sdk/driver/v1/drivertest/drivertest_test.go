@@ -26,5 +26,6 @@ func TestTheExampleDriverKeepsTheContract(t *testing.T) {
 		Name:       "shell",
 		Script:     func(s string) map[string]any { return map[string]any{"script": s} },
 		NoRotation: true,
+		Parallel:   true,
 	})
 }
