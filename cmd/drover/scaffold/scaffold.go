@@ -34,9 +34,6 @@ var Kinds = []string{"driver", "device", "stats"}
 // sdkModule is the module of the SDK.
 const sdkModule = "github.com/drover-project/drover/sdk"
 
-// testModule is what only the tests of the SDK need.
-const testModule = "go.uber.org/goleak"
-
 // Options says what to generate.
 type Options struct {
 	// Name is the name of the plugin, of its executable, and of the driver, device or
@@ -195,9 +192,7 @@ func (o *Options) module(d data, files map[string][]byte) error {
 	fmt.Fprintf(&b, "%s\n\nrequire %s v0.0.0\n\nrequire (\n", goVersion.Find(theirs), sdkModule)
 	var lines []string
 	for _, r := range required.FindAllSubmatch(theirs, -1) {
-		if string(r[1]) != testModule {
-			lines = append(lines, fmt.Sprintf("\t%s %s // indirect\n", r[1], r[2]))
-		}
+		lines = append(lines, fmt.Sprintf("\t%s %s // indirect\n", r[1], r[2]))
 	}
 	slices.Sort(lines)
 	fmt.Fprintf(&b, "%s)\n\nreplace %s => %s\n", strings.Join(lines, ""), sdkModule, root)

@@ -4,9 +4,12 @@
 package scaffold_test
 
 import (
+	"bytes"
+	"cmp"
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,6 +66,34 @@ func TestAReleaseOrACheckoutIsWhatThePluginBuildsWith(t *testing.T) {
 	for _, want := range []string{"module example.org/p\n", "replace github.com/drover-project/drover/sdk => " + filepath.Join(root, "sdk"), "google.golang.org/grpc v"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("with a checkout, go.mod has no %q:\n%s", want, got)
+		}
+	}
+}
+
+// TestWhatIsGeneratedIsTidy asks the go command, which needs the modules that the SDK's
+// dependencies are tested with. They are in the module cache or at a proxy.
+func TestWhatIsGeneratedIsTidy(t *testing.T) {
+	for _, kind := range scaffold.Kinds {
+		dir, _, err := scaffold.Write(scaffold.Options{Name: "p", Kind: kind, Dir: t.TempDir(), Module: "example.org/p", Replace: "../../.."})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var diff, said bytes.Buffer
+		for _, proxy := range []string{"GOPROXY=off", "GOPROXY=" + cmp.Or(os.Getenv("GOPROXY"), "https://proxy.golang.org,direct")} {
+			diff.Reset()
+			said.Reset()
+			tidy := exec.CommandContext(t.Context(), "go", "mod", "tidy", "-diff")
+			tidy.Dir, tidy.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", proxy)
+			tidy.Stdout, tidy.Stderr = &diff, &said
+			if err = tidy.Run(); err == nil || diff.Len() > 0 {
+				break
+			}
+		}
+		switch {
+		case diff.Len() > 0:
+			t.Errorf("the module of a %s is not tidy:\n%s", kind, diff.String())
+		case err != nil:
+			t.Skipf("needs modules that are neither in the cache nor at a proxy: %v\n%s", err, said.String())
 		}
 	}
 }
