@@ -40,6 +40,9 @@ type Config struct {
 	// Topology returns the topology of the machine's cores for plugins built for
 	// Nomad; it may be nil, and may block until the topology is known.
 	Topology func() *model.Topology
+	// Tied ends the processes of plugins when this process ends, even if it is killed (on
+	// Linux only). It is for hosts that try plugins, and excludes Confine.
+	Tied bool
 	// Args are the command lines of plugins' processes, by the name of the file.
 	Args map[string][]string
 	// StatsInterval is the interval at which collectors measure while there is a

@@ -107,7 +107,7 @@ func New(cfg Config) (*Host, error) {
 	cfg.Host.Features = kinds.Features()
 	launcher, err := process.NewLauncher(process.Config{
 		StateDir: stateDir, Store: cfg.Store, Logger: cfg.Logger, Env: cfg.Env, Args: cfg.Args, Host: cfg.Host,
-		Limits: cfg.ProcessLimits, StartTimeout: cfg.StartTimeout, Confine: cfg.Confine, Access: cfg.Access, Hidden: cfg.Hidden,
+		Limits: cfg.ProcessLimits, StartTimeout: cfg.StartTimeout, Confine: cfg.Confine, Access: cfg.Access, Hidden: cfg.Hidden, Tied: cfg.Tied,
 	})
 	if err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ func pluginRun() spec {
 		usage: "plugin run [options] <executable> <job file>", synopsis: "Runs a task with a plugin's driver, without an agent or a cluster", min: 2, max: 2, offline: true, takes: takesFiles,
 		help: "Launches the plugin, starts the first task of the job file whose driver the plugin has, prints its events and output,\n" +
 			"and ends with the task's exit code. Ctrl-C stops the task with its kill_signal and kill_timeout; nothing of it is left behind.\n" +
-			"It is for authors of drivers: references such as ${NOMAD_PORT_http} stay as they are, and there are no networks, volumes,\n" +
-			"templates, artifacts or restarts. Devices and collectors are run under an agent.\n\n" +
+			"It is for authors of drivers: references such as ${NOMAD_PORT_http} stay as they are, and nothing is restarted. What only an\n" +
+			"agent does (networks, volumes, templates, artifacts, cores and others) is named in warnings. Devices and collectors are run under an agent.\n\n" +
 			"Exit codes: the task's own, or 1 if it could not be run.",
 		setup: func(fs *flag.FlagSet) run {
 			f := &jobFile{}

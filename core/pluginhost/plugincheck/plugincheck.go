@@ -116,7 +116,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	defer os.RemoveAll(state)
 	host, err := pluginhost.New(pluginhost.Config{
-		Dir: filepath.Dir(path), StateDir: state, LogCollector: opts.LogCollector, Topology: opts.Topology,
+		Dir: filepath.Dir(path), StateDir: state, Tied: true, LogCollector: opts.LogCollector, Topology: opts.Topology,
 		// A state directory of its own, so that nothing that runs on this machine is met.
 		Env: append([]string{plugin.StateDirEnv + "=" + filepath.Join(state, "plugin"), drivercheck.SecretVariable + "=of-the-agent"}, opts.Env...),
 	})

@@ -43,8 +43,8 @@ type Options struct {
 	Watch func(Event)
 }
 
-// Event is something that happened. Kind is "plugin", "fingerprint", "started", "event",
-// "progress", "stdout", "stderr", "stopping" or "exited".
+// Event is something that happened. Kind is "plugin", "fingerprint", "warning",
+// "started", "event", "progress", "stdout", "stderr", "stopping" or "exited".
 type Event struct {
 	Time time.Time
 	Kind string
@@ -64,7 +64,7 @@ func Run(ctx context.Context, opts Options) (driver.ExitResult, error) {
 		return driver.ExitResult{}, fmt.Errorf("run the plugin: %w", err)
 	}
 	host, err := pluginhost.New(pluginhost.Config{
-		Dir: filepath.Dir(opts.Path), StateDir: filepath.Join(dir, "host"), Host: plugin.Host{Version: opts.Version, Region: model.DefaultRegion},
+		Dir: filepath.Dir(opts.Path), StateDir: filepath.Join(dir, "host"), Tied: true, Host: plugin.Host{Version: opts.Version, Region: model.DefaultRegion},
 		Env: []string{plugin.StateDirEnv + "=" + filepath.Join(dir, "plugin")},
 	})
 	if err != nil {
@@ -139,6 +139,7 @@ func (r *run) run(ctx context.Context) (driver.ExitResult, error) {
 	if err != nil {
 		return driver.ExitResult{}, err
 	}
+	r.warn()
 	defer r.destroy(ctx, config.Ref())
 	defer r.follow(ctx)()
 	if _, _, err = r.driver.StartTask(ctx, config); err != nil {
@@ -152,6 +153,31 @@ func (r *run) run(ctx context.Context) (driver.ExitResult, error) {
 		r.tell("exited", "%s", describe(result))
 	}
 	return result, err
+}
+
+// warn names what the task asks for and only an agent does.
+func (r *run) warn() {
+	t, g, res := r.task, r.group, r.task.Resources
+	if res == nil {
+		res = &model.Resources{}
+	}
+	for _, one := range []struct {
+		asked bool
+		name  string
+	}{
+		{res.Cores > 0, "resources.cores"}, {len(res.Devices) > 0, "resources.device"}, {res.SecretsMB > 0, "resources.secrets"}, {res.NUMA != nil, "resources.numa"},
+		{len(res.Networks)+len(g.Networks) > 0, "network"}, {len(g.Volumes) > 0, "volume"}, {len(t.VolumeMounts) > 0, "volume_mount"},
+		{len(t.Templates) > 0, "template"}, {len(t.Artifacts) > 0, "artifact"}, {len(t.Secrets) > 0, "secret"}, {len(t.Services)+len(g.Services) > 0, "service"},
+		{t.Vault != nil, "vault"}, {t.Consul != nil, "consul"}, {t.DispatchPayload != nil, "dispatch_payload"}, {t.Schedule != nil, "schedule"},
+		{g.Count > 1, "count"},
+	} {
+		if one.asked {
+			r.tell("warning", "%s has no effect here; run the job under an agent, with drover agent -dev -plugin-dir DIR", one.name)
+		}
+	}
+	if r.driver.Info().Capabilities.HostCgroup == driver.HostCgroupLimited {
+		r.tell("warning", "resources are not enforced here, because driver %q wants a cgroup for them, which an agent makes", r.task.Driver)
+	}
 }
 
 // configure passes the agent config and waits for the first fingerprint.
@@ -262,7 +288,7 @@ func (r *run) await(ctx context.Context, id string, logs *tails) (driver.ExitRes
 		result, err := r.driver.WaitTask(waiting, id)
 		done <- ended{result, err}
 	}()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
 	interrupt := ctx.Done()
 	for {

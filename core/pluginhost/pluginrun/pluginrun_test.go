@@ -4,9 +4,13 @@
 package pluginrun_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +75,80 @@ func TestAnInterruptStopsTheTask(t *testing.T) {
 		}})
 	if err != nil || result.Signal == 0 || !got.has("stopping") || !got.has("exited") {
 		t.Errorf("%+v, %v; %q", result, err, got.all)
+	}
+}
+
+func TestWhatOnlyAnAgentDoesIsNamed(t *testing.T) {
+	got, j := &said{}, job("shell", map[string]any{"script": "exit 0"})
+	j.TaskGroups[0].Tasks[1].Resources = &model.Resources{Cores: 2, MemoryMB: 64}
+	j.TaskGroups[0].Networks = []*model.NetworkResource{{}}
+	if _, err := pluginrun.Run(t.Context(), pluginrun.Options{Path: build(t, "driver/v1/drivertest/testdata/driver-shell"), Watch: got.watch, Job: j}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"warning resources.cores has no effect", "warning network has no effect", `warning resources are not enforced here, because driver "shell"`} {
+		if !got.has(want) {
+			t.Errorf("%q is not among %q", want, got.all)
+		}
+	}
+	if got.has("warning template") {
+		t.Errorf("it is warned of what the task does not have: %q", got.all)
+	}
+}
+
+// victim is the variable that makes this test's process run a plugin and wait.
+const victim = "DROVER_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(victim); path != "" {
+		_, err := pluginrun.Run(context.Background(), pluginrun.Options{Path: path, Job: job("shell", nil), Watch: func(e pluginrun.Event) {
+			fmt.Println(e.Text)
+			select {} // until it is killed
+		}})
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func TestAPluginEndsWithWhoTriesItEvenIfThatIsKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux ends a process with the one that started it")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), victim+"="+build(t, "driver/v1/drivertest/testdata/driver-shell"))
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	var pid int
+	if _, text, _ := strings.Cut(line, "pid "); text == "" {
+		t.Fatalf("the process said %q", line)
+	} else if _, err := fmt.Sscanf(text, "%d,", &pid); err != nil {
+		t.Fatalf("the process said %q: %v", line, err)
+	}
+	stat := fmt.Sprintf("/proc/%d/stat", pid)
+	if body, err := os.ReadFile(stat); err != nil || strings.Contains(string(body), ") Z ") {
+		t.Fatalf("the plugin does not run: %s, %v", body, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		body, err := os.ReadFile(stat)
+		if err != nil || strings.Contains(string(body), ") Z ") {
+			return
+		}
+		if time.Now().After(end) {
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill() // the test has failed in any case
+			}
+			t.Fatalf("the plugin still runs: %s", body)
+		}
 	}
 }
 

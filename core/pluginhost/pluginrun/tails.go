@@ -34,16 +34,36 @@ func newTails(logs driver.LogConfig, watch func(Event)) *tails {
 	return &tails{all: []*tail{{kind: "stdout", path: logs.StdoutPath}, {kind: "stderr", path: logs.StderrPath}}, watch: watch}
 }
 
-// read reports the lines that have come since the last call.
-func (t *tails) read() {
+// read reports the lines that have come since the last call, and whether anything came.
+func (t *tails) read() (came bool) {
 	for _, one := range t.all {
 		for one.more(t.watch) {
+			came = true
 		}
 	}
+	return came
 }
 
-// end reports what has come, with last lines that have no end.
+// A driver may still copy what a task wrote when it says that the task has ended. The
+// output is complete once nothing came for quiet; patience limits the time for that, as a
+// child of the task may write on.
+const (
+	readEvery = 100 * time.Millisecond
+	quiet     = 500 * time.Millisecond
+	patience  = 5 * time.Second
+)
+
+// end reports the rest of the output of a task that has ended, with last lines that have
+// no end.
 func (t *tails) end() {
+	tick := time.NewTicker(readEvery)
+	defer tick.Stop()
+	now := time.Now()
+	for came, limit := now, now.Add(patience); now.Sub(came) < quiet && now.Before(limit); now = <-tick.C {
+		if t.read() {
+			came = now
+		}
+	}
 	t.read()
 	for _, one := range t.all {
 		if len(one.line) > 0 {

@@ -48,6 +48,9 @@ type Config struct {
 	Access  map[string]confine.Access
 	// Hidden are directories that restricted plugins do not see, besides StateDir.
 	Hidden []string
+	// Tied ends the processes when this one ends, even if it is killed, on Linux. It
+	// excludes Confine, whose processes outlive an agent.
+	Tied bool
 	// StartTimeout limits a launch with its handshake.
 	StartTimeout time.Duration
 }
@@ -71,6 +74,9 @@ type Launcher struct {
 
 // NewLauncher makes a launcher and its directory for sockets. No process is started.
 func NewLauncher(cfg Config) (*Launcher, error) {
+	if cfg.Tied && cfg.Confine {
+		return nil, errdefs.Internalf("plugin host: processes that are confined cannot be tied to this one")
+	}
 	sealDescriptors()
 	stateDir, err := filepath.Abs(cfg.StateDir)
 	if err != nil {
@@ -258,13 +264,22 @@ func (p *Process) start() error {
 
 // begin starts the command with its rights and under its limits.
 func (p *Process) begin(cmd *exec.Cmd, socketDir string) error {
-	limiter := p.launcher.limiter
-	born, err := confine.Start(cmd, p.Granted.within(p.File, socketDir), p.Granted.Identity, limiter.birth(p.File.Name))
-	if err != nil {
-		return err
+	limiter, outside := p.launcher.limiter, false
+	if p.launcher.cfg.Tied {
+		// The thread that starts it stays, so it cannot be born in a cgroup.
+		if err := startTied(cmd); err != nil {
+			return err
+		}
+		outside = limiter.groups != nil
+	} else {
+		born, err := confine.Start(cmd, p.Granted.within(p.File, socketDir), p.Granted.Identity, limiter.birth(p.File.Name))
+		if err != nil {
+			return err
+		}
+		outside = born != nil
 	}
 	limiter.note(p.File.Name, cmd.Process.Pid)
-	if born != nil {
+	if outside {
 		limiter.hold(p.File.Name, cmd.Process.Pid)
 	}
 	if err := confine.LimitFiles(cmd.Process.Pid, p.Granted.OpenFiles); err != nil {
