@@ -73,7 +73,7 @@ func (d *fakeDriver) Fingerprints() ([]pluginhost.DriverFingerprint, <-chan stru
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return []pluginhost.DriverFingerprint{{Name: "fake", Health: driver.HealthHealthy, Attributes: map[string]string{"driver.fake": "1"},
-		PluginVersion: d.version, Capabilities: info.Capabilities, TaskConfigSchema: info.TaskConfigSchema}}, d.changed
+		PluginVersion: d.version, Capabilities: info.Capabilities, Features: info.Features, TaskConfigSchema: info.TaskConfigSchema}}, d.changed
 }
 
 func (d *fakeDriver) Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{}) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,6 +123,11 @@ func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint) {
 		if detected && n.Attributes["driver."+p.Name] == "" {
 			n.Attributes["driver."+p.Name] = "1"
 			info.Attributes["driver."+p.Name] = "true"
+		}
+		delete(info.Attributes, model.UpdatesResourcesAttribute(p.Name))
+		delete(n.Attributes, model.UpdatesResourcesAttribute(p.Name))
+		if detected && slices.Contains(p.Features, driver.FeatureUpdateResources) {
+			n.Attributes[model.UpdatesResourcesAttribute(p.Name)] = "true"
 		}
 		n.Drivers[p.Name] = info
 	}

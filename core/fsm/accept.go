@@ -169,21 +169,49 @@ func (c *acceptance) settle() {
 			stoppedOn[ch.AllocID] = ch
 		}
 	}
+	resizes := c.resizes()
 	ask := slices.Sorted(maps.Keys(places))
+	for id := range resizes {
+		if len(places[id]) == 0 {
+			ask = append(ask, id)
+		}
+	}
+	slices.Sort(ask)
 	for len(ask) > 0 {
 		for _, id := range ask {
-			c.askNode(id, places[id], stops[id])
+			c.askNode(id, places[id], stops[id], resizes[id])
 		}
 		ask = c.takeBack(successors, stoppedOn)
 	}
 }
 
-// askNode rejects all new allocs of a node if it cannot take them together.
-func (c *acceptance) askNode(id string, places []int, stops []*model.Allocation) {
+// resizes returns the allocs that get other resources, by node.
+func (c *acceptance) resizes() map[string][]resize {
+	out := map[string][]resize{}
+	for i := range c.p.Change {
+		ch := &c.p.Change[i]
+		if a := c.v.AllocByID(ch.AllocID); ch.Resources != nil && a != nil {
+			out[a.NodeID] = append(out[a.NodeID], resize{a, ch.Make(a, c.p.EvalID, 0)})
+		}
+	}
+	return out
+}
+
+// resize is an alloc before and after a change of its resources.
+type resize struct{ had, gets *model.Allocation }
+
+// askNode rejects all new allocs and new resources of a node if it cannot take them
+// together.
+func (c *acceptance) askNode(id string, places []int, stops []*model.Allocation, resizes []resize) {
 	var place, stop []*model.Allocation
 	for _, i := range places {
 		if !c.places[i] {
 			place = append(place, c.p.Place[i])
+		}
+	}
+	for _, x := range resizes {
+		if !c.changes[x.had.ID] {
+			stop, place = append(stop, x.had), append(place, x.gets)
 		}
 	}
 	if len(place) == 0 {
@@ -205,6 +233,9 @@ func (c *acceptance) askNode(id string, places []int, stops []*model.Allocation)
 	c.rejections = append(c.rejections, model.PlanRejection{NodeID: id, Reason: why})
 	for _, i := range places {
 		c.places[i] = true
+	}
+	for _, x := range resizes {
+		c.changes[x.had.ID] = true
 	}
 }
 

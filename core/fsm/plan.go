@@ -69,9 +69,10 @@ func (c *ApplyPlan) apply(tx *state.Tx) error {
 // unchanged returns a Room that accepts a node if it has the same resources as when
 // the plan was verified: neither the node nor the allocs to be stopped have changed.
 func unchanged(v PlanView, p *model.Plan, verified uint64) Room {
-	stops := map[string]int{} // by node
+	stops := map[string]int{} // by node; an alloc that gets other resources leaves its old ones
 	for i := range p.Change {
-		if a := v.AllocByID(p.Change[i].AllocID); a != nil && p.Change[i].Kind == model.AllocStop {
+		ch := &p.Change[i]
+		if a := v.AllocByID(ch.AllocID); a != nil && (ch.Kind == model.AllocStop || ch.Resources != nil) {
 			stops[a.NodeID]++
 		}
 	}

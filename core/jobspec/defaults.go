@@ -98,6 +98,7 @@ func (u *UpdateStrategy) inherit(parent *UpdateStrategy) {
 	inherit(&u.AutoRevert, parent.AutoRevert)
 	inherit(&u.AutoPromote, parent.AutoPromote)
 	inherit(&u.Canary, parent.Canary)
+	inherit(&u.Resources, parent.Resources)
 }
 
 func inherit[T any](p **T, parent *T) {

@@ -193,6 +193,7 @@ type UpdateStrategy struct {
 	Canary           *int      `hcl:"canary"`
 	AutoRevert       *bool     `hcl:"auto_revert"`
 	AutoPromote      *bool     `hcl:"auto_promote"`
+	Resources        *string   `hcl:"resources" json:",omitempty"`
 }
 
 // MigrateStrategy is the draft of a model.MigrateStrategy.

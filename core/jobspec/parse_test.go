@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -199,5 +200,40 @@ func useDraft(t *testing.T, d *jobspec.Draft) {
 	jobspec.Warnings(job)
 	if _, err := json.Marshal(job.Copy()); err != nil {
 		t.Fatalf("a valid job cannot be written: %v", err)
+	}
+}
+
+func TestAGroupSaysWhatBecomesOfAllocsWithOtherResources(t *testing.T) {
+	const job = `job "j" {
+  update { resources = "in_place" }
+  group "inherits" {
+    task "t" { driver = "raw_exec" }
+  }
+  group "own" {
+    update { resources = "replace" }
+    task "t" { driver = "raw_exec" }
+  }
+}`
+	j, err := parse(t, job, jobspec.Options{}).Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := j.TaskGroups[0].Update, j.TaskGroups[1].Update; a.Resources != model.UpdateInPlace || b.Resources != model.UpdateReplace {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	j.TaskGroups[0].Update.Resources = "sometimes"
+	if err := j.Validate(); err == nil || !strings.Contains(err.Error(), `Update resources must be "replace" or "in_place" but found "sometimes"`) {
+		t.Errorf("%v", err)
+	}
+	plain, err := parse(t, strings.NewReplacer(`resources = "in_place"`, "", `resources = "replace"`, "").Replace(job), jobspec.Options{}).Canonical()
+	if err == nil {
+		var body []byte
+		body, err = json.Marshal(plain)
+		if strings.Contains(string(body), `"Resources":""`) {
+			t.Errorf("clients of the reference see a field that they do not know: %s", body)
+		}
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -202,6 +202,8 @@ const (
 	TaskWaitingShuttingDownDelay = "Waiting for shutdown delay"
 	TaskSkippingShutdownDelay    = "Skipping shutdown delay"
 	TaskMaxRunDuration           = "Max Run Duration Exceeded"
+	TaskResourcesUpdated         = "Resources Updated"
+	TaskUpdateFailed             = "Resources Not Updated"
 	AllocHealthy                 = "Alloc Unhealthy"
 )
 

@@ -16,7 +16,8 @@ const (
 	// AllocStop stops the alloc. A ClientStatus is set if the node cannot report how
 	// the alloc ended (lost), or cannot be reached (unknown).
 	AllocStop AllocChangeKind = 1
-	// AllocUpdateInPlace keeps the alloc running, with another version of its job.
+	// AllocUpdateInPlace keeps the alloc running, with another version of its job and,
+	// where Resources are set, with other resources.
 	AllocUpdateInPlace AllocChangeKind = 2
 	// AllocMarkUnknown marks an alloc whose node is unreachable.
 	AllocMarkUnknown AllocChangeKind = 3
@@ -39,6 +40,8 @@ type AllocChange struct {
 	DeploymentID      string // the deployment that it joins; "" keeps its deployment
 	FollowupEvalID    string // AllocMarkUnknown, AllocSetFollowUp
 	At                int64  // AllocMarkUnknown: since when, Unix ns
+
+	Resources *AllocatedResources // AllocUpdateInPlace: nil keeps its resources
 }
 
 // Refused returns why the change, which was planned on the state at index planned,
@@ -88,6 +91,9 @@ func (c *AllocChange) Make(a *Allocation, evalID string, now int64) *Allocation 
 		}
 	case AllocUpdateInPlace:
 		n.JobVersion, n.Job = c.JobVersion, nil
+		if c.Resources != nil {
+			n.AllocatedResources = c.Resources
+		}
 		if c.DeploymentID != "" && c.DeploymentID != a.DeploymentID {
 			n.DeploymentID, n.DeploymentStatus = c.DeploymentID, nil
 		}

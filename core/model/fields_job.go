@@ -160,6 +160,7 @@ func fieldsOfRollout() []Field {
 		{Name: "UpdateStrategy.AutoRevert", By: "core/schedule/reconcile"},
 		{Name: "UpdateStrategy.AutoPromote", By: "core/schedule/reconcile"},
 		{Name: "UpdateStrategy.Canary", By: "core/schedule/reconcile", Warn: "canary of a system job", When: func(p Place) bool { return p.Group != nil && p.Job.Type == JobTypeSystem }},
+		{Name: "UpdateStrategy.Resources", By: "core/schedule/reconcile"},
 		{Name: "MigrateStrategy.MaxParallel", By: "core/control/drain"},
 		{Name: "MigrateStrategy.HealthCheck", By: "core/agent/alloc"},
 		{Name: "MigrateStrategy.MinHealthyTime", By: "core/agent/alloc"},

@@ -93,6 +93,17 @@ func (n *Node) Copy() *Node {
 	return &c
 }
 
+// UpdatesResourcesAttribute names the node attribute that is "true" if tasks of a driver
+// can get other resources while they run. The node sets it; a driver's own fingerprint
+// cannot.
+func UpdatesResourcesAttribute(driver string) string { return "driver." + driver + ".update_resources" }
+
+// UpdatesResources reports whether tasks of a driver on n can get other resources while
+// they run.
+func (n *Node) UpdatesResources(driver string) bool {
+	return n.Attributes[UpdatesResourcesAttribute(driver)] == "true"
+}
+
 // DriverInfo is a node's report on one of its task drivers.
 type DriverInfo struct {
 	Attributes        map[string]string

@@ -215,3 +215,19 @@ func (e *TaskEvent) CutTexts() {
 	}
 	e.Details = details
 }
+
+// EventResourcesUpdated says that the running task has other resources now: cpu in MHz,
+// memory in MiB.
+func EventResourcesUpdated(cpu, memory, memoryMax int64) TaskEvent {
+	text := fmt.Sprintf("The running task has cpu %d MHz and memory %d MiB", cpu, memory)
+	if memoryMax > memory {
+		text += fmt.Sprintf(", at most %d MiB", memoryMax)
+	}
+	return TaskEvent{Type: TaskResourcesUpdated, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}
+}
+
+// EventUpdateFailed says why the running task could not get other resources.
+func EventUpdateFailed(why string) TaskEvent {
+	text := "The resources of the running task could not be changed: " + why
+	return TaskEvent{Type: TaskUpdateFailed, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}
+}

@@ -55,7 +55,16 @@ type UpdateStrategy struct {
 	AutoRevert       bool
 	AutoPromote      bool
 	Canary           int
+	// Resources says what becomes of an alloc of which only cpu, memory and memory_max
+	// change: UpdateInPlace or UpdateReplace; "" is UpdateReplace.
+	Resources string `json:",omitempty"`
 }
+
+// Values of UpdateStrategy.Resources.
+const (
+	UpdateReplace = "replace"
+	UpdateInPlace = "in_place" // it keeps running where the node can do that
+)
 
 // IsEmpty reports whether u creates no deployment.
 func (u *UpdateStrategy) IsEmpty() bool { return u == nil || u.MaxParallel == 0 }

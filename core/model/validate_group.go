@@ -273,6 +273,11 @@ func (r *ReschedulePolicy) span() time.Duration {
 }
 
 func (u *UpdateStrategy) validate(p *ValidationError) {
+	switch u.Resources {
+	case "", UpdateReplace, UpdateInPlace:
+	default:
+		p.addf("Update resources must be %q or %q but found %q", UpdateReplace, UpdateInPlace, u.Resources)
+	}
 	validateHealthCheck(p, u.HealthCheck)
 	if u.MaxParallel < 0 {
 		p.addf("Max parallel can not be less than zero: %d < 0", u.MaxParallel)

@@ -157,3 +157,37 @@ func TestAFailedCommitIsReportedAndLeavesNoTrace(t *testing.T) {
 		t.Fatalf("the room of the failed plan is still taken: %+v, %v", r, err)
 	}
 }
+
+// Two plans that were made on the same state want the last of a node: only the first gets
+// it, whether it places an alloc or gives a running one more.
+func TestNewResourcesAreGivenOnlyAsFarAsTheyFit(t *testing.T) {
+	f := start(t)
+	close(f.log.gate)
+	if r, err := f.applier.Submit(context.Background(), f.place("0", "n", 300)); err != nil || len(r.Rejections) != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	grow := func(cpu int64) *model.Plan {
+		p := f.place("0", "n", cpu)
+		to := p.Place[0].AllocatedResources
+		p.Place = nil
+		p.Change = []model.AllocChange{{Kind: model.AllocUpdateInPlace, AllocID: "a0", Resources: to}}
+		return p
+	}
+	other, late := f.place("1", "n", 600), grow(500)
+	if r, err := f.applier.Submit(context.Background(), other); err != nil || len(r.Rejections) != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	r, err := f.applier.Submit(context.Background(), late)
+	if err != nil || len(r.Change) != 0 || len(r.Rejections) != 1 || r.Rejections[0].Reason != "cpu" || r.RefreshIndex == 0 {
+		t.Errorf("more than fits: %+v, %v", r, err)
+	}
+	if cpu, _, _ := f.store.View().NodeUsed("n"); cpu != 900 {
+		t.Errorf("%d MHz used, want 900", cpu)
+	}
+	if r, err := f.applier.Submit(context.Background(), grow(400)); err != nil || len(r.Change) != 1 {
+		t.Errorf("what fits: %+v, %v", r, err)
+	}
+	if cpu, _, _ := f.store.View().NodeUsed("n"); cpu != 1000 {
+		t.Errorf("%d MHz used, want 1000", cpu)
+	}
+}

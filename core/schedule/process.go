@@ -102,6 +102,7 @@ func (p *process) reconcile() *reconcile.Result {
 		Job: job, Allocs: p.view.AllocsByJob(p.eval.Namespace, p.eval.JobID),
 		Deployment: p.view.LatestDeployment(p.eval.Namespace, p.eval.JobID),
 		Now:        p.now, NewID: p.ids.NewID, Version: p.version, Node: p.view.NodeByID, Feasible: p.feasible,
+		Resize: p.resize,
 	}
 	if p.system() {
 		return reconcile.System(in, p.cluster.nodes)
@@ -133,6 +134,27 @@ func (p *process) checker(job *model.Job, tg *model.TaskGroup) *feasible.Checker
 func (p *process) feasible(tg *model.TaskGroup, n *model.Node) bool {
 	return n != nil && feasible.InPool(n.NodePool, p.job.NodePool) &&
 		feasible.InDatacenters(n.Datacenter, p.job.Datacenters) && p.checker(p.job, tg).Check(n) == ""
+}
+
+// resize implements reconcile.Input.Resize. A node that takes no allocs resizes none: what
+// changes there moves away, as with any other change.
+func (p *process) resize(tg *model.TaskGroup, a *model.Allocation) *model.AllocatedResources {
+	row, ok := p.cluster.row(a.NodeID)
+	if !ok {
+		return nil
+	}
+	over := p.view.SchedulerConfig().MemoryOversubscription(p.view.NodePoolByName(p.job.NodePool))
+	out := feasible.Resized(a.AllocatedResources, tg, p.cluster.nodes[row], over)
+	if out == nil {
+		return nil
+	}
+	had, more := ask(a.AllocatedResources), ask(out)
+	more.CPU, more.Memory, more.Disk = more.CPU-had.CPU, more.Memory-had.Memory, more.Disk-had.Disk
+	if p.cluster.cols.Lacking(row, more) != "" {
+		return nil
+	}
+	p.cluster.cols.Use(row, more)
+	return out
 }
 
 // apply adds everything that needs no node to the plan.

@@ -193,6 +193,12 @@ func (s *script) job(id string, args map[string]string) {
 	if args["parallel"] != "" {
 		tg.Update = &model.UpdateStrategy{MaxParallel: num(args["parallel"], 1), Canary: num(args["canary"], 0), AutoRevert: args["revert"] != "", ProgressDeadline: 10 * time.Minute}
 	}
+	if r := args["resources"]; r != "" {
+		if tg.Update == nil {
+			tg.Update = &model.UpdateStrategy{}
+		}
+		tg.Update.Resources = r
+	}
 	if d := args["reschedule"]; d != "" {
 		delay, _ := time.ParseDuration(d)
 		tg.ReschedulePolicy = &model.ReschedulePolicy{Delay: delay, DelayFunction: args["function"], MaxDelay: time.Hour, Unlimited: args["attempts"] == "", Attempts: num(args["attempts"], 0), Interval: time.Hour}
@@ -331,6 +337,10 @@ func (s *script) tell(job string, o *schedule.Outcome, before map[string]*model.
 			}
 			if c := a.AllocatedResources.Tasks["t"].Cpu.ReservedCores; len(c) > 0 {
 				line += fmt.Sprint(" cores=", c)
+			}
+			if old := before[a.ID]; old != nil && old.AllocatedResources != a.AllocatedResources {
+				had, has := old.AllocatedResources.Tasks["t"], a.AllocatedResources.Tasks["t"]
+				line += fmt.Sprintf(" cpu %d->%d memory %d->%d", had.Cpu.CpuShares, has.Cpu.CpuShares, had.Memory.MemoryMB, has.Memory.MemoryMB)
 			}
 			if a.RescheduleTracker != nil {
 				line += fmt.Sprintf(" reschedules=%d", len(a.RescheduleTracker.Events))

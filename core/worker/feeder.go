@@ -142,17 +142,26 @@ func (f *Feeder) node(c state.Change, room map[string]uint64) {
 	f.Blocked.UnblockNode(n.ID, c.Index)
 }
 
-// freed records freed resources of an alloc that has ended or was removed.
+// freed records freed resources of an alloc that has ended, was removed or has got fewer.
 func (f *Feeder) freed(view *state.View, c state.Change, room map[string]uint64) {
 	old, ok := c.Old.(*model.Allocation)
 	if !ok || old.ClientTerminalStatus() {
 		return
 	}
-	if now, ok := c.New.(*model.Allocation); ok && !now.ClientTerminalStatus() {
+	if now, ok := c.New.(*model.Allocation); ok && !now.ClientTerminalStatus() && !shrunk(old.AllocatedResources, now.AllocatedResources) {
 		return
 	}
 	if n := view.NodeByID(old.NodeID); n != nil {
 		room[n.ComputedClass] = c.Index
 		f.Blocked.UnblockNode(n.ID, c.Index)
 	}
+}
+
+// shrunk reports whether an alloc has got fewer resources of some kind.
+func shrunk(old, now *model.AllocatedResources) bool {
+	if old == now || old == nil || now == nil { // states of an alloc share what was not changed
+		return false
+	}
+	x, y := old.Comparable(), now.Comparable()
+	return y.CPUShares < x.CPUShares || y.MemoryMB < x.MemoryMB
 }

@@ -104,7 +104,8 @@ func (c *Config) killTimeout(t *model.Task) time.Duration {
 	return t.KillTimeout
 }
 
-func (c *Config) specOf(job *model.Job, tg *model.TaskGroup, t *model.Task) task.Spec {
+func (c *Config) specOf(a *model.Allocation, tg *model.TaskGroup, t *model.Task) task.Spec {
+	job := a.Job
 	policy := model.RestartPolicy{Mode: model.RestartPolicyModeFail}
 	switch {
 	case t.RestartPolicy != nil:
@@ -122,6 +123,15 @@ func (c *Config) specOf(job *model.Job, tg *model.TaskGroup, t *model.Task) task
 	}
 	return task.Spec{
 		Name: t.Name, Restart: policy, KillSignal: t.KillSignal, KillTimeout: c.killTimeout(t),
-		ShutdownDelay: delay, EndsWell: batch,
+		ShutdownDelay: delay, EndsWell: batch, Limits: taskLimits(a, t.Name),
 	}
+}
+
+// taskLimits returns what may change of a running task's resources.
+func taskLimits(a *model.Allocation, name string) task.Limits {
+	if a.AllocatedResources == nil || a.AllocatedResources.Tasks[name] == nil {
+		return task.Limits{}
+	}
+	r := a.AllocatedResources.Tasks[name]
+	return task.Limits{CPUMHz: r.Cpu.CpuShares, MemoryMB: r.Memory.MemoryMB, MemoryMaxMB: r.Memory.MemoryMaxMB}
 }

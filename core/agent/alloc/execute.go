@@ -65,6 +65,8 @@ func (r *Runner) carryOut(te taskEffects) {
 			case task.Destroy:
 				r.destroy(driverName, te.name, e.Run)
 				r.freed(te.name)
+			case task.Update:
+				r.updateTask(driverName, te.name, e.Run)
 			}
 		}
 	})

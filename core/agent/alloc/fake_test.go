@@ -5,6 +5,7 @@ package alloc_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -41,8 +42,10 @@ type fakeDriver struct {
 	// onValidate is what ValidateTask answers; nil: the driver cannot validate.
 	onValidate func(config string) ([]driver.Diagnostic, error)
 	onExec     func(ctx context.Context, command []string) (int, error)
-	away       error // every call answers it
-	unsure     int   // so many inspections answer that the state is unknown
+	// onUpdate answers UpdateTask; nil is what a driver does that cannot.
+	onUpdate func(id string, r driver.Resources) error
+	away     error // every call answers it
+	unsure   int   // so many inspections answer that the state is unknown
 
 	lists     bool // it says which tasks it has
 	isolation driver.FSIsolation
@@ -225,6 +228,20 @@ func (d *fakeDriver) DestroyTask(ctx context.Context, ref driver.TaskRef, _ bool
 	defer d.mu.Unlock()
 	delete(d.tasks, ref.ID)
 	return nil
+}
+
+func (d *fakeDriver) UpdateTask(_ context.Context, id string, r driver.Resources) error {
+	if _, err := d.get(id); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.say(fmt.Sprintf("update to %d MiB", r.MemoryMB), id)
+	hook := d.onUpdate
+	d.mu.Unlock()
+	if hook == nil {
+		return errdefs.Unimplementedf("the fake cannot change resources")
+	}
+	return hook(id, r)
 }
 
 func (d *fakeDriver) SignalTask(_ context.Context, id, signal string) error {

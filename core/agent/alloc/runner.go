@@ -105,9 +105,12 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	now := cfg.Now()
 	for _, t := range tg.Tasks {
-		run := &taskRun{job: t, spec: cfg.specOf(a.Job, tg, t), state: task.New(now)}
+		run := &taskRun{job: t, spec: cfg.specOf(a, tg, t), state: task.New(now)}
 		if old, ok := rec.Tasks[t.Name]; ok {
 			run.state, run.handle, run.fetched = old.State, old.Handle, old.Fetched
+			if run.state.Has == (task.Limits{}) {
+				run.state.Has = run.spec.Limits
+			}
 		}
 		r.tasks[t.Name] = run
 	}
@@ -156,12 +159,15 @@ func (r *Runner) Update(a *model.Allocation) {
 	r.alloc, r.group = a, tg
 	for _, t := range tg.Tasks {
 		if run := r.tasks[t.Name]; run != nil { // in-place updates never add tasks
-			run.job, run.spec = t, r.cfg.specOf(a.Job, tg, t)
+			run.job, run.spec = t, r.cfg.specOf(a, tg, t)
 		}
 	}
 	r.want(a)
 	r.saveAlloc()
 	var e effects
+	for name := range r.tasks {
+		r.step(name, task.Resize{}, &e)
+	}
 	if back {
 		r.noteReturn(&e)
 	}

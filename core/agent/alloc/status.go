@@ -91,6 +91,9 @@ func judge(rule healthRule, tg *model.TaskGroup, states map[string]task.State, n
 		at, ok := settledAt(t, s)
 		if !ok {
 			late[t.Name] = fmt.Sprintf("Task not running by healthy_deadline of %s", rule.window)
+			if s.Updating {
+				late[t.Name] = fmt.Sprintf("Task did not get its new resources by healthy_deadline of %s", rule.window)
+			}
 			continue
 		}
 		if at.Add(rule.minHealthy).After(rule.deadline) {
@@ -120,8 +123,11 @@ func settledAt(t *model.Task, s task.State) (time.Time, bool) {
 		}
 		return *s.Report.FinishedAt, true
 	}
-	if s.Phase != task.Running || s.Report.StartedAt == nil {
+	if s.Phase != task.Running || s.Report.StartedAt == nil || s.Updating {
 		return time.Time{}, false
+	}
+	if s.UpdatedAt.After(*s.Report.StartedAt) {
+		return s.UpdatedAt, true
 	}
 	return *s.Report.StartedAt, true
 }

@@ -73,21 +73,40 @@ type Restart struct {
 // again, even if it is dead. It does not count against the restart policy.
 type Rerun struct{ Reason string }
 
+// Resize means that Spec.Limits may have changed.
+type Resize struct{}
+
+// Updated means that the driver has given the run these resources.
+type Updated struct {
+	Run    uint64
+	Limits Limits
+}
+
+// UpdateFailed means that the driver could not give the run these resources.
+type UpdateFailed struct {
+	Run    uint64
+	Limits Limits
+	Err    string
+}
+
 // Wake means that WakeAt may have passed.
 type Wake struct{}
 
 // Note adds a task event without any other change.
 type Note struct{ Event model.TaskEvent }
 
-func (Begin) isEvent()       {}
-func (Started) isEvent()     {}
-func (StartFailed) isEvent() {}
-func (Exited) isEvent()      {}
-func (Kill) isEvent()        {}
-func (Restart) isEvent()     {}
-func (Rerun) isEvent()       {}
-func (Wake) isEvent()        {}
-func (Note) isEvent()        {}
+func (Begin) isEvent()        {}
+func (Started) isEvent()      {}
+func (StartFailed) isEvent()  {}
+func (Exited) isEvent()       {}
+func (Kill) isEvent()         {}
+func (Restart) isEvent()      {}
+func (Rerun) isEvent()        {}
+func (Resize) isEvent()       {}
+func (Updated) isEvent()      {}
+func (UpdateFailed) isEvent() {}
+func (Wake) isEvent()         {}
+func (Note) isEvent()         {}
 
 // Effect is something that the runner must do after a transition.
 type Effect interface{ isEffect() }
@@ -111,10 +130,15 @@ type Stop struct {
 // Destroy frees the resources of an ended run.
 type Destroy struct{ Run uint64 }
 
+// Update gives a running task the resources of the newest Spec. The runner answers with
+// Updated or UpdateFailed, unless the run ends first.
+type Update struct{ Run uint64 }
+
 // WakeUp requests a Wake at a time.
 type WakeUp struct{ At time.Time }
 
 func (Start) isEffect()   {}
 func (Stop) isEffect()    {}
 func (Destroy) isEffect() {}
+func (Update) isEffect()  {}
 func (WakeUp) isEffect()  {}

@@ -38,6 +38,15 @@ type Spec struct {
 	// EndsWell means that a successful exit ends the task for good. It is false for
 	// service tasks and sidecars.
 	EndsWell bool
+	// Limits are the resources that the task is to have.
+	Limits Limits
+}
+
+// Limits are the resources of a task that may change while it runs.
+type Limits struct {
+	CPUMHz      int64
+	MemoryMB    int64
+	MemoryMaxMB int64 // 0 means MemoryMB
 }
 
 // State is everything that must be remembered of a task. It is plain data and is
@@ -60,6 +69,14 @@ type State struct {
 	RestartWanted bool // a restart was requested: start again at once after the end
 	RerunWanted   bool // wait for its turn again after the end
 	Fresh         bool // it has not started since the last Rerun
+
+	// Has are the resources of the current run, as far as is known: it was started with them
+	// or with newer ones, or was given them since. Agents of the first release did not store
+	// them, and never changed them. Updating means that the driver is asked for a change, and
+	// UpdatedAt is the end of the last one.
+	Has       Limits    `json:",omitzero"`
+	Updating  bool      `json:",omitempty"`
+	UpdatedAt time.Time `json:",omitzero"`
 
 	// Counters since the node received the task.
 	Starts   uint64 `json:",omitempty"` // successful starts

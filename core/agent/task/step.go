@@ -43,6 +43,10 @@ func Resume(spec Spec, s State, now time.Time) (State, []Effect) {
 		m.do(WakeUp{At: s.WakeAt})
 	case Stopping:
 		m.stop()
+	case Running:
+		// The agent may have ended before, during or after an update, which may be repeated.
+		m.s.Updating = false
+		m.resize()
 	}
 	return m.s, m.effects
 }
@@ -72,6 +76,12 @@ func (m *machine) step(ev Event) {
 		m.restart(ev)
 	case Rerun:
 		m.rerun(ev)
+	case Resize:
+		m.resize()
+	case Updated:
+		m.updated(ev)
+	case UpdateFailed:
+		m.updateFailed(ev)
 	case Wake:
 		m.wake()
 	case Note:
@@ -89,6 +99,7 @@ func (m *machine) begin() {
 
 func (m *machine) start() {
 	m.s.Phase, m.s.WakeAt, m.s.RestartWanted = Starting, time.Time{}, false
+	m.s.Has, m.s.Updating, m.s.UpdatedAt = m.spec.Limits, false, time.Time{}
 	m.s.Run++
 	m.do(Start{Run: m.s.Run})
 }
@@ -108,7 +119,42 @@ func (m *machine) started(ev Started) {
 	m.s.note(m.now, model.EventStarted())
 	if m.s.KillWanted || m.s.RestartWanted || m.s.RerunWanted {
 		m.stop()
+		return
 	}
+	m.resize()
+}
+
+// resize has a running task get the resources of the spec. One change is made at a time,
+// so that an older one cannot be the last.
+func (m *machine) resize() {
+	if m.s.Phase == Running && !m.s.Updating && m.s.Has != m.spec.Limits {
+		m.s.Updating = true
+		m.do(Update{Run: m.s.Run})
+	}
+}
+
+func (m *machine) updated(ev Updated) {
+	if ev.Run != m.s.Run || !m.s.Updating {
+		return
+	}
+	m.s.Has, m.s.Updating, m.s.UpdatedAt = ev.Limits, false, m.now.UTC()
+	m.s.note(m.now, model.EventResourcesUpdated(ev.Limits.CPUMHz, ev.Limits.MemoryMB, ev.Limits.MemoryMaxMB))
+	m.resize()
+}
+
+// updateFailed restarts a task that cannot get its resources while it runs: servers count
+// with them.
+func (m *machine) updateFailed(ev UpdateFailed) {
+	if ev.Run != m.s.Run || !m.s.Updating {
+		return
+	}
+	m.s.Updating = false
+	if ev.Limits != m.spec.Limits {
+		m.resize() // newer ones may be possible
+		return
+	}
+	m.s.note(m.now, model.EventUpdateFailed(ev.Err))
+	m.restart(Restart{Reason: "Restarted to get its new resources"})
 }
 
 func (m *machine) startFailed(ev StartFailed) {

@@ -49,6 +49,10 @@ type Validator = v1.Validator
 // Refusal returns the error with which a task is not started because of diagnostics.
 func Refusal(found []Diagnostic) error { return v1.Refusal(found) }
 
+// Updater is a Driver that may change the resources of running tasks: see sdk/driver/v1.
+// It returns Unimplemented if it cannot.
+type Updater = v1.Updater
+
 // Feature is an optional ability of a driver.
 type Feature = v1.Feature
 
@@ -126,6 +130,9 @@ const UnitBytes = v1.UnitBytes
 
 // IOMeasures names the values of IOStats.
 var IOMeasures = v1.IOMeasures
+
+// FeatureUpdateResources: the driver is an Updater.
+const FeatureUpdateResources = v1.FeatureUpdateResources
 
 // The cgroups, health and task states, so that users need only one import.
 const (

@@ -27,6 +27,27 @@ func (m *metered) ProcessStats(context.Context, string) (map[string]driver.PidSt
 	return map[string]driver.PidStats{"7": {}}, nil
 }
 
+func (m *metered) UpdateTask(context.Context, string, driver.Resources) error {
+	m.asked++
+	return nil
+}
+
+func TestResourcesAreChangedOnlyByADriverThatAnnouncesIt(t *testing.T) {
+	for _, c := range []struct {
+		features []v1.Feature
+		want     int
+	}{{nil, 0}, {[]v1.Feature{v1.FeatureProcessStats}, 0}, {[]v1.Feature{v1.FeatureUpdateResources}, 1}} {
+		m := &metered{features: c.features}
+		p := driver.NewProxy(m.Info(), driver.Limits{Ready: time.Minute, Call: time.Minute}, driver.Hooks{})
+		p.Attach(t.Context(), m)
+		err := p.UpdateTask(t.Context(), "task", driver.Resources{})
+		if m.asked != c.want || errdefs.IsUnimplemented(err) != (c.want == 0) || c.want > 0 && err != nil {
+			t.Errorf("a driver with the features %q was asked %d times: %v", c.features, m.asked, err)
+		}
+		p.Close()
+	}
+}
+
 func TestSingleProcessesAreAskedForOnlyOfADriverThatAnnouncesIt(t *testing.T) {
 	for _, c := range []struct {
 		features []v1.Feature

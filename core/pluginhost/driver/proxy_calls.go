@@ -274,6 +274,17 @@ func (p *Proxy) ProcessStats(ctx context.Context, taskID string) (map[string]Pid
 	return out, err
 }
 
+// UpdateTask implements Updater.
+func (p *Proxy) UpdateTask(ctx context.Context, taskID string, resources Resources) error {
+	return p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) error {
+		u, ok := d.(Updater)
+		if !ok || !slices.Contains(d.Info().Features, v1.FeatureUpdateResources) {
+			return errdefs.Unimplementedf("driver %q cannot change the resources of a running task", p.name)
+		}
+		return u.UpdateTask(ctx, taskID, resources)
+	})
+}
+
 // SignalTask signals a task.
 func (p *Proxy) SignalTask(ctx context.Context, taskID string, signal string) error {
 	return p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) error {

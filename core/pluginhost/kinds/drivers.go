@@ -26,7 +26,8 @@ type DriverFingerprint struct {
 	Health            driver.Health
 	HealthDescription string
 	Capabilities      driver.Capabilities
-	TaskConfigSchema  schema.Schema // of a task's config block
+	Features          []driver.Feature // as the plugin announces them
+	TaskConfigSchema  schema.Schema    // of a task's config block
 }
 
 // Drivers holds all drivers that plugins serve. Their slots are kept when a plugin is
@@ -195,7 +196,7 @@ func (s *driverSlot) admit(ctx context.Context, b *driverBackend) error {
 func (s *driverSlot) serves(b *driverBackend, from origin, problem error) {
 	p, info := &s.print, b.Info()
 	p.Name, p.Plugin, p.PluginVersion = s.name, from.plugin, from.version
-	p.Capabilities, p.TaskConfigSchema = info.Capabilities, info.TaskConfigSchema
+	p.Capabilities, p.TaskConfigSchema, p.Features = info.Capabilities, info.TaskConfigSchema, info.Features
 	if problem != nil {
 		p.Attributes, p.Health, p.HealthDescription = nil, driver.HealthUnhealthy, problem.Error()
 	}

@@ -37,6 +37,10 @@ type Input struct {
 	Version    func(version uint64) *model.Job // a version of Job; nil if it is no longer kept
 	Node       func(id string) *model.Node     // nil if the node no longer exists
 	Feasible   func(tg *model.TaskGroup, n *model.Node) bool
+	// Resize returns the resources that a running alloc has under the group's newest
+	// version, and takes them on its node; nil if they do not fit there or a task cannot get
+	// others while it runs.
+	Resize func(tg *model.TaskGroup, a *model.Allocation) *model.AllocatedResources
 }
 
 // Placement requests one new alloc.

@@ -258,6 +258,10 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 			u.Ignore++
 			continue
 		}
+		if r.resize(tg, a) {
+			u.InPlaceUpdate++
+			continue
+		}
 		u.DestructiveUpdate++
 		r.res.Place = append(r.res.Place, Placement{
 			Job: r.Job, Group: tg, Name: a.Name, Previous: a, Deployment: r.join(tg), Update: true,

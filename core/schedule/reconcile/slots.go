@@ -304,6 +304,22 @@ func (s *slots) canaryName(job *model.Job, tg *model.TaskGroup, i int) string {
 // updates lists the live allocs of older versions by kind of update.
 type updates struct{ destructive []*model.Allocation }
 
+// resize lets an alloc continue under the job's newest version with other resources. It
+// reports whether that is possible. Such an update rolls out as a destructive one does,
+// with max_parallel and canaries, since less memory may be too little.
+func (r *run) resize(tg *model.TaskGroup, a *model.Allocation) bool {
+	if tg.Update == nil || tg.Update.Resources != model.UpdateInPlace || !SameButResources(r.jobOf(a), r.Job, tg.Name) || !r.Feasible(tg, r.Node(a.NodeID)) {
+		return false
+	}
+	resources := r.Resize(tg, a)
+	if resources == nil {
+		return false
+	}
+	r.updateInPlace(tg, a)
+	r.res.Changed[len(r.res.Changed)-1].Resources = resources
+	return true
+}
+
 // updateInPlace lets an alloc continue under the job's newest version.
 func (r *run) updateInPlace(tg *model.TaskGroup, a *model.Allocation) {
 	r.res.Changed = append(r.res.Changed, model.AllocChange{

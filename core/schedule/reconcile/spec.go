@@ -25,6 +25,32 @@ func SameRuntime(a, b *model.Job, group string) bool {
 	return same(a.Meta, b.Meta) && reflect.DeepEqual(runtimeOf(x), runtimeOf(y))
 }
 
+// SameButResources reports whether an alloc of a group of job a could continue under job b
+// if it got other resources: cpu, memory and memory_max. Cores, devices and the sizes of
+// what a task's directory contains cannot change while it runs.
+func SameButResources(a, b *model.Job, group string) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	x, y := a.LookupTaskGroup(group), b.LookupTaskGroup(group)
+	if x == nil || y == nil {
+		return false
+	}
+	return same(a.Meta, b.Meta) && reflect.DeepEqual(withoutResources(runtimeOf(x)), withoutResources(runtimeOf(y)))
+}
+
+// withoutResources removes from the tasks of a copy what SameButResources ignores.
+func withoutResources(tg *model.TaskGroup) *model.TaskGroup {
+	for _, t := range tg.Tasks {
+		if t.Resources != nil {
+			r := *t.Resources
+			r.CPU, r.MemoryMB, r.MemoryMaxMB = 0, 0, 0
+			t.Resources = &r
+		}
+	}
+	return tg
+}
+
 // same compares maps; nil equals empty.
 func same(a, b map[string]string) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)

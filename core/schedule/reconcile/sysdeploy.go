@@ -63,6 +63,11 @@ func (r *run) replaceOutdated(tg *model.TaskGroup, outdated, live []*model.Alloc
 			r.pending = true
 			continue
 		}
+		if r.resize(tg, a) {
+			u.InPlaceUpdate++
+			r.pending = true
+			continue
+		}
 		u.DestructiveUpdate++
 		r.res.Place = append(r.res.Place, Placement{
 			Job: r.Job, Group: tg, Name: a.Name, Previous: a, Node: r.Node(a.NodeID), Update: true, Deployment: r.join(tg),

@@ -6,6 +6,7 @@ package driverdocker
 import (
 	"maps"
 	"path"
+	"strconv"
 	"strings"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -23,6 +24,8 @@ const (
 	// labelMounts is the name of the directory with the container's mounts of its alloc;
 	// see stages.
 	labelMounts = "io.drover.mounts"
+	// labelHardLimit is the memory_hard_limit of the task's config in MiB; 0 for none.
+	labelHardLimit = "io.drover.memory_hard_limit"
 )
 
 // compatLabels is the prefix of the reference's labels, which log shippers and
@@ -48,6 +51,7 @@ func labelsOf(in specInput) (map[string]string, error) {
 	out[compatLabels+"alloc_id"] = in.task.AllocID
 	maps.Copy(out, map[string]string{
 		labelOwner: in.owner, labelTask: in.task.ID, labelAlloc: in.task.AllocID, labelName: in.task.Name, labelNode: in.task.NodeID,
+		labelHardLimit: strconv.FormatInt(in.config.MemoryHardLimit, 10),
 	})
 	return out, nil
 }

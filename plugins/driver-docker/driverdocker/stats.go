@@ -280,6 +280,10 @@ type memoryDetail struct {
 	MappedFile  uint64 `json:"mapped_file"`
 	FileMapped  uint64 `json:"file_mapped"`
 	KernelStack uint64 `json:"kernel_stack"`
+	// Pages of files, which the kernel drops when memory is short; unlike Cache and File
+	// without memory file systems.
+	InactiveFile uint64 `json:"inactive_file"`
+	ActiveFile   uint64 `json:"active_file"`
 }
 
 // The names of the measured values: in a first sample and in later ones, which also

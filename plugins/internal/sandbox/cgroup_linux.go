@@ -154,6 +154,12 @@ func (g *Group) Paths() []string {
 	return out
 }
 
+// Limited returns the directories of the controllers whose limits can change while the
+// task runs, by controller.
+func (g *Group) Limited() map[string]string {
+	return map[string]string{"cpu": g.dirs["cpu"], "memory": g.dirs["memory"]}
+}
+
 // Make creates a group with its limits. The name must be new: the kernel kills
 // processes that are started in a cgroup that was killed before.
 func (c *Cgroups) Make(name string, limits Limits, devices []Device) (*Group, error) {

@@ -69,11 +69,8 @@ func taskToPB(t *TaskConfig) *driverv1.TaskConfig {
 		Id: t.ID, Name: t.Name, Namespace: t.Namespace, JobId: t.JobID, JobName: t.JobName, TaskGroup: t.TaskGroup,
 		AllocId: t.AllocID, AllocName: t.AllocName, NodeId: t.NodeID, NodeName: t.NodeName,
 		DriverConfig: t.DriverConfig, Env: t.Env, User: t.User,
-		Resources: &driverv1.Resources{
-			CpuMhz: t.Resources.CPUMHz, CpuPercent: t.Resources.CPUPercent, Cores: int32s(t.Resources.Cores),
-			MemoryMb: t.Resources.MemoryMB, MemoryMaxMb: t.Resources.MemoryMaxMB,
-		},
-		AllocDir: t.AllocDir, TaskDir: t.TaskDir,
+		Resources: resourcesToPB(t.Resources),
+		AllocDir:  t.AllocDir, TaskDir: t.TaskDir,
 		Logs: &driverv1.LogConfig{
 			StdoutPath: t.Logs.StdoutPath, StderrPath: t.Logs.StderrPath, MaxFiles: int32(t.Logs.MaxFiles),
 			MaxFileSizeMb: int32(t.Logs.MaxFileSizeMB), Disabled: t.Logs.Disabled,
@@ -103,16 +100,13 @@ func taskToPB(t *TaskConfig) *driverv1.TaskConfig {
 }
 
 func taskFromPB(t *driverv1.TaskConfig) *TaskConfig {
-	r, l := t.GetResources(), t.GetLogs()
+	l := t.GetLogs()
 	out := &TaskConfig{
 		ID: t.GetId(), Name: t.GetName(), Namespace: t.GetNamespace(), JobID: t.GetJobId(), JobName: t.GetJobName(),
 		TaskGroup: t.GetTaskGroup(), AllocID: t.GetAllocId(), AllocName: t.GetAllocName(), NodeID: t.GetNodeId(), NodeName: t.GetNodeName(),
 		DriverConfig: t.GetDriverConfig(), Env: t.GetEnv(), User: t.GetUser(),
-		Resources: Resources{
-			CPUMHz: r.GetCpuMhz(), CPUPercent: r.GetCpuPercent(), Cores: ints(r.GetCores()),
-			MemoryMB: r.GetMemoryMb(), MemoryMaxMB: r.GetMemoryMaxMb(),
-		},
-		AllocDir: t.GetAllocDir(), TaskDir: t.GetTaskDir(),
+		Resources: resourcesFromPB(t.GetResources()),
+		AllocDir:  t.GetAllocDir(), TaskDir: t.GetTaskDir(),
 		Logs: LogConfig{
 			StdoutPath: l.GetStdoutPath(), StderrPath: l.GetStderrPath(), MaxFiles: int(l.GetMaxFiles()),
 			MaxFileSizeMB: int(l.GetMaxFileSizeMb()), Disabled: l.GetDisabled(),
@@ -294,4 +288,16 @@ func ints(in []int32) []int {
 		out[i] = int(v)
 	}
 	return out
+}
+
+func resourcesToPB(r Resources) *driverv1.Resources {
+	return &driverv1.Resources{
+		CpuMhz: r.CPUMHz, CpuPercent: r.CPUPercent, Cores: int32s(r.Cores), MemoryMb: r.MemoryMB, MemoryMaxMb: r.MemoryMaxMB,
+	}
+}
+
+func resourcesFromPB(r *driverv1.Resources) Resources {
+	return Resources{
+		CPUMHz: r.GetCpuMhz(), CPUPercent: r.GetCpuPercent(), Cores: ints(r.GetCores()), MemoryMB: r.GetMemoryMb(), MemoryMaxMB: r.GetMemoryMaxMb(),
+	}
 }

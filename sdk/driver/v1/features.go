@@ -27,6 +27,7 @@ var abilities = []feature.Row[Driver, Feature]{
 	{Feature: FeatureListTasks, Has: feature.Implements[Lister, Driver]},
 	{Feature: FeatureProcessStats, Has: feature.Implements[ProcessMeter, Driver]},
 	{Feature: FeatureValidateTask, Has: feature.Implements[Validator, Driver]},
+	{Feature: FeatureUpdateResources, Has: feature.Implements[Updater, Driver]},
 }
 
 // Features returns the optional abilities of a driver: those of its Go type, or those that

@@ -110,6 +110,11 @@ func (e *echo) ListTasks(context.Context) ([]*driver.Handle, error) {
 	return []*driver.Handle{&h}, nil
 }
 
+func (e *echo) UpdateTask(_ context.Context, id string, r driver.Resources) error {
+	e.keep(id, r)
+	return errdefs.FailedPreconditionf("it uses more")
+}
+
 func (e *echo) RecoverTask(_ context.Context, h *driver.Handle) error {
 	e.keep(*h)
 	return nil
@@ -199,7 +204,7 @@ func TestEveryFieldOfTheContractSurvivesTheWire(t *testing.T) {
 	e := &echo{info: info}
 	drivers, conn := connect(t, e)
 	d, ctx := drivers[0], t.Context()
-	info.Features = []driver.Feature{driver.FeatureListTasks} // found by Service
+	info.Features = []driver.Feature{driver.FeatureListTasks, driver.FeatureUpdateResources} // found by Service
 	same(t, "Info", d.Info(), info)
 
 	if err := d.SetConfig(ctx, []byte("{}")); err != nil {
@@ -223,6 +228,11 @@ func TestEveryFieldOfTheContractSurvivesTheWire(t *testing.T) {
 		t.Fatalf("ListTasks: %v, %v", list, err)
 	}
 	same(t, "ListTasks", *list[0], filled[driver.Handle]())
+	err = d.(driver.Updater).UpdateTask(ctx, "t", filled[driver.Resources]())
+	if !errdefs.IsFailedPrecondition(err) || err.Error() != "it uses more" {
+		t.Errorf("UpdateTask: %v", err)
+	}
+	same(t, "UpdateTask", e.last(), []any{"t", filled[driver.Resources]()})
 	r, err := d.WaitTask(ctx, "t")
 	same(t, "WaitTask", []any{r, err}, []any{filled[driver.ExitResult](), error(nil)})
 	err = d.StopTask(ctx, "t", 1500*time.Millisecond, "SIGHUP")

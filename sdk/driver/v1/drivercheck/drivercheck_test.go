@@ -70,6 +70,7 @@ type defective struct {
 	with    func(*driver.ExecOptions)
 	pids    func(map[string]driver.PidStats)
 	found   func(context.Context, []driver.Diagnostic) []driver.Diagnostic
+	update  func(next func() error, id string, memoryMB int64) error
 }
 
 func (d defective) ValidateTask(ctx context.Context, task *driver.TaskDraft) ([]driver.Diagnostic, error) {
@@ -130,6 +131,14 @@ func (d defective) ProcessStats(ctx context.Context, id string) (map[string]driv
 		d.pids(out)
 	}
 	return out, err
+}
+
+func (d defective) UpdateTask(ctx context.Context, id string, r driver.Resources) error {
+	next := func() error { return d.Driver.(driver.Updater).UpdateTask(ctx, id, r) }
+	if d.update != nil {
+		return d.update(next, id, r.MemoryMB)
+	}
+	return next()
 }
 
 func (d defective) Info() driver.Info {
@@ -201,7 +210,7 @@ func (d defective) TaskStats(ctx context.Context, interval time.Duration) (<-cha
 }
 
 func TestADefectFailsTheCheckOfItsRuleOnly(t *testing.T) {
-	var boots atomic.Int64
+	var boots, updated atomic.Int64
 	behind := shelldriver.New("shell") // one driver behind all processes: what the defect loses is ended all the same
 	lost, end := context.WithCancel(context.Background())
 	var left sync.WaitGroup
@@ -262,6 +271,18 @@ func TestADefectFailsTheCheckOfItsRuleOnly(t *testing.T) {
 					delete(all, pid)
 				}
 			}
+		}},
+		"update-running": {update: func(next func() error, _ string, memoryMB int64) error {
+			if updated.Swap(memoryMB) == memoryMB {
+				return errdefs.Conflictf("the task has %d MiB already", memoryMB)
+			}
+			return next()
+		}},
+		"update-refused": {update: func(next func() error, id string, memoryMB int64) error {
+			if memoryMB == 8 { // as an OOM killer does
+				return behind.StopTask(context.Background(), id, 0, "SIGKILL")
+			}
+			return next()
 		}},
 		"exec-directory":   {with: func(o *driver.ExecOptions) { o.Directory = "" }},
 		"exec-environment": {with: func(o *driver.ExecOptions) { o.Env = nil }},

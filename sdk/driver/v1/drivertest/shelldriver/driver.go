@@ -44,6 +44,7 @@ type task struct {
 	StartedAt time.Time
 	Env       []string
 	Dir       string
+	Cgroup    *driver.Cgroup
 }
 
 // New returns a driver with the given name and no tasks.
@@ -113,7 +114,7 @@ func (d *Driver) StartTask(_ context.Context, config *driver.TaskConfig) (*drive
 	if earlier, err := interrupted(config.Ref()); err != nil || len(earlier) > 0 {
 		return nil, nil, errors.Join(err, errdefs.AlreadyExistsf("an earlier process began task %q; destroy it first", config.ID))
 	}
-	t := &task{ExitFile: filepath.Join(config.TaskDir, ".exit-"+filepath.Base(config.ID)), StartedAt: time.Now(), Dir: config.TaskDir}
+	t := &task{ExitFile: filepath.Join(config.TaskDir, ".exit-"+filepath.Base(config.ID)), StartedAt: time.Now(), Dir: config.TaskDir, Cgroup: config.Cgroup}
 	if t.Begun, err = begin(config.Ref()); err != nil {
 		return nil, nil, errdefs.FailedPreconditionf("record the start: %w", err)
 	}
@@ -340,4 +341,17 @@ func (d *Driver) InspectTask(_ context.Context, id string) (*driver.TaskStatus, 
 		}
 	}
 	return s, nil
+}
+
+// UpdateTask implements driver.Updater. The cgroup of the host enforces the resources, and
+// keeps the new ones across a restart of this process.
+func (d *Driver) UpdateTask(_ context.Context, id string, r driver.Resources) error {
+	t, err := d.task(id)
+	if err != nil {
+		return err
+	}
+	if _, ended := t.result(); ended {
+		return errdefs.FailedPreconditionf("task %q has ended", id)
+	}
+	return t.Cgroup.Update(r)
 }

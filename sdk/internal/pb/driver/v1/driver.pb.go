@@ -3555,6 +3555,107 @@ func (x *ProcessStatsResponse) GetProcesses() map[string]*Usage {
 	return nil
 }
 
+// UpdateTaskRequest gives a running task other resources.
+type UpdateTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// All resources of the task from now on. The cores are those that it has.
+	Resources     *Resources `protobuf:"bytes,3,opt,name=resources,proto3" json:"resources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateTaskRequest) Reset() {
+	*x = UpdateTaskRequest{}
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateTaskRequest) ProtoMessage() {}
+
+func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
+func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *UpdateTaskRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *UpdateTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *UpdateTaskRequest) GetResources() *Resources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+// UpdateTaskResponse is empty: the task has its new resources.
+type UpdateTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateTaskResponse) Reset() {
+	*x = UpdateTaskResponse{}
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateTaskResponse) ProtoMessage() {}
+
+func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateTaskResponse.ProtoReflect.Descriptor instead.
+func (*UpdateTaskResponse) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
+}
+
 // TaskStats is one sample of one task.
 type TaskStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3577,7 +3678,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3690,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3703,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TaskStats) GetTaskId() string {
@@ -3667,7 +3768,7 @@ type IOStats struct {
 
 func (x *IOStats) Reset() {
 	*x = IOStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3679,7 +3780,7 @@ func (x *IOStats) String() string {
 func (*IOStats) ProtoMessage() {}
 
 func (x *IOStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3692,7 +3793,7 @@ func (x *IOStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IOStats.ProtoReflect.Descriptor instead.
 func (*IOStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *IOStats) GetReadBytes() uint64 {
@@ -3743,7 +3844,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +3856,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +3869,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Usage) GetCpu() *CPUStats {
@@ -3809,7 +3910,7 @@ type CPUStats struct {
 
 func (x *CPUStats) Reset() {
 	*x = CPUStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +3922,7 @@ func (x *CPUStats) String() string {
 func (*CPUStats) ProtoMessage() {}
 
 func (x *CPUStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +3935,7 @@ func (x *CPUStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStats.ProtoReflect.Descriptor instead.
 func (*CPUStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CPUStats) GetPercent() float64 {
@@ -3915,7 +4016,7 @@ type MemoryStats struct {
 
 func (x *MemoryStats) Reset() {
 	*x = MemoryStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[55]
+	mi := &file_driver_v1_driver_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4028,7 @@ func (x *MemoryStats) String() string {
 func (*MemoryStats) ProtoMessage() {}
 
 func (x *MemoryStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[55]
+	mi := &file_driver_v1_driver_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4041,7 @@ func (x *MemoryStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryStats.ProtoReflect.Descriptor instead.
 func (*MemoryStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{55}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *MemoryStats) GetRss() uint64 {
@@ -4283,7 +4384,12 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\tprocesses\x18\x01 \x03(\v25.drover.driver.v1.ProcessStatsResponse.ProcessesEntryR\tprocesses\x1aU\n" +
 	"\x0eProcessesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.drover.driver.v1.UsageR\x05value:\x028\x01\"\xd9\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.drover.driver.v1.UsageR\x05value:\x028\x01\"\x7f\n" +
+	"\x11UpdateTaskRequest\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x129\n" +
+	"\tresources\x18\x03 \x01(\v2\x1b.drover.driver.v1.ResourcesR\tresources\"\x14\n" +
+	"\x12UpdateTaskResponse\"\xd9\x02\n" +
 	"\tTaskStats\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12-\n" +
@@ -4324,7 +4430,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\tmax_usage\x18\x06 \x01(\x04R\bmaxUsage\x12!\n" +
 	"\fkernel_usage\x18\a \x01(\x04R\vkernelUsage\x12(\n" +
 	"\x10kernel_max_usage\x18\b \x01(\x04R\x0ekernelMaxUsage\x12\x1a\n" +
-	"\bmeasured\x18\t \x03(\tR\bmeasured2\x93\v\n" +
+	"\bmeasured\x18\t \x03(\tR\bmeasured2\xec\v\n" +
 	"\x06Driver\x12N\n" +
 	"\aDrivers\x12 .drover.driver.v1.DriversRequest\x1a!.drover.driver.v1.DriversResponse\x12T\n" +
 	"\tSetConfig\x12\".drover.driver.v1.SetConfigRequest\x1a#.drover.driver.v1.SetConfigResponse\x12\\\n" +
@@ -4343,7 +4449,9 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"TaskEvents\x12#.drover.driver.v1.TaskEventsRequest\x1a$.drover.driver.v1.TaskEventsResponse0\x01\x12T\n" +
 	"\tListTasks\x12\".drover.driver.v1.ListTasksRequest\x1a#.drover.driver.v1.ListTasksResponse\x12]\n" +
 	"\fProcessStats\x12%.drover.driver.v1.ProcessStatsRequest\x1a&.drover.driver.v1.ProcessStatsResponse\x12]\n" +
-	"\fValidateTask\x12%.drover.driver.v1.ValidateTaskRequest\x1a&.drover.driver.v1.ValidateTaskResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
+	"\fValidateTask\x12%.drover.driver.v1.ValidateTaskRequest\x1a&.drover.driver.v1.ValidateTaskResponse\x12W\n" +
+	"\n" +
+	"UpdateTask\x12#.drover.driver.v1.UpdateTaskRequest\x1a$.drover.driver.v1.UpdateTaskResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
 
 var (
 	file_driver_v1_driver_proto_rawDescOnce sync.Once
@@ -4357,7 +4465,7 @@ func file_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_driver_v1_driver_proto_rawDescData
 }
 
-var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_driver_v1_driver_proto_goTypes = []any{
 	(*ValidateTaskRequest)(nil),   // 0: drover.driver.v1.ValidateTaskRequest
 	(*ValidateTaskResponse)(nil),  // 1: drover.driver.v1.ValidateTaskResponse
@@ -4410,49 +4518,51 @@ var file_driver_v1_driver_proto_goTypes = []any{
 	(*TaskStatus)(nil),            // 48: drover.driver.v1.TaskStatus
 	(*ProcessStatsRequest)(nil),   // 49: drover.driver.v1.ProcessStatsRequest
 	(*ProcessStatsResponse)(nil),  // 50: drover.driver.v1.ProcessStatsResponse
-	(*TaskStats)(nil),             // 51: drover.driver.v1.TaskStats
-	(*IOStats)(nil),               // 52: drover.driver.v1.IOStats
-	(*Usage)(nil),                 // 53: drover.driver.v1.Usage
-	(*CPUStats)(nil),              // 54: drover.driver.v1.CPUStats
-	(*MemoryStats)(nil),           // 55: drover.driver.v1.MemoryStats
-	nil,                           // 56: drover.driver.v1.FingerprintResponse.AttributesEntry
-	nil,                           // 57: drover.driver.v1.ExecStart.EnvEntry
-	nil,                           // 58: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	nil,                           // 59: drover.driver.v1.TaskConfig.EnvEntry
-	nil,                           // 60: drover.driver.v1.TaskConfig.DeviceEnvEntry
-	nil,                           // 61: drover.driver.v1.Cgroup.DirsEntry
-	nil,                           // 62: drover.driver.v1.NetworkIsolation.LabelsEntry
-	nil,                           // 63: drover.driver.v1.NetworkOverride.PortMapEntry
-	nil,                           // 64: drover.driver.v1.TaskStatus.AttributesEntry
-	nil,                           // 65: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	nil,                           // 66: drover.driver.v1.TaskStats.PidsEntry
-	(*durationpb.Duration)(nil),   // 67: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 68: google.protobuf.Timestamp
+	(*UpdateTaskRequest)(nil),     // 51: drover.driver.v1.UpdateTaskRequest
+	(*UpdateTaskResponse)(nil),    // 52: drover.driver.v1.UpdateTaskResponse
+	(*TaskStats)(nil),             // 53: drover.driver.v1.TaskStats
+	(*IOStats)(nil),               // 54: drover.driver.v1.IOStats
+	(*Usage)(nil),                 // 55: drover.driver.v1.Usage
+	(*CPUStats)(nil),              // 56: drover.driver.v1.CPUStats
+	(*MemoryStats)(nil),           // 57: drover.driver.v1.MemoryStats
+	nil,                           // 58: drover.driver.v1.FingerprintResponse.AttributesEntry
+	nil,                           // 59: drover.driver.v1.ExecStart.EnvEntry
+	nil,                           // 60: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	nil,                           // 61: drover.driver.v1.TaskConfig.EnvEntry
+	nil,                           // 62: drover.driver.v1.TaskConfig.DeviceEnvEntry
+	nil,                           // 63: drover.driver.v1.Cgroup.DirsEntry
+	nil,                           // 64: drover.driver.v1.NetworkIsolation.LabelsEntry
+	nil,                           // 65: drover.driver.v1.NetworkOverride.PortMapEntry
+	nil,                           // 66: drover.driver.v1.TaskStatus.AttributesEntry
+	nil,                           // 67: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	nil,                           // 68: drover.driver.v1.TaskStats.PidsEntry
+	(*durationpb.Duration)(nil),   // 69: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 70: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
 	2,  // 0: drover.driver.v1.ValidateTaskResponse.diagnostics:type_name -> drover.driver.v1.Diagnostic
 	45, // 1: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
 	7,  // 2: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
 	8,  // 3: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
-	56, // 4: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
+	58, // 4: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
 	36, // 5: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
 	45, // 6: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
 	46, // 7: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
 	45, // 8: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
 	47, // 9: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	67, // 10: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	69, // 10: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
 	48, // 11: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	67, // 12: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
-	51, // 13: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
+	69, // 12: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	53, // 13: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
 	30, // 14: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
 	31, // 15: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
 	31, // 16: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
-	57, // 17: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
+	59, // 17: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
 	47, // 18: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	68, // 19: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
-	58, // 20: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	70, // 19: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	60, // 20: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
 	35, // 21: drover.driver.v1.TaskEventsResponse.progress:type_name -> drover.driver.v1.Progress
-	59, // 22: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
+	61, // 22: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
 	38, // 23: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
 	39, // 24: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
 	40, // 25: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
@@ -4460,62 +4570,65 @@ var file_driver_v1_driver_proto_depIdxs = []int32{
 	42, // 27: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
 	43, // 28: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
 	44, // 29: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	67, // 30: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
-	60, // 31: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
+	69, // 30: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	62, // 31: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
 	37, // 32: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
-	61, // 33: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
-	62, // 34: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	63, // 35: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	68, // 36: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	68, // 37: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	63, // 33: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
+	64, // 34: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	65, // 35: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	70, // 36: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	70, // 37: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
 	47, // 38: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	64, // 39: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	65, // 40: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	68, // 41: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	53, // 42: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	66, // 43: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	52, // 44: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
-	54, // 45: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	55, // 46: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	53, // 47: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
-	53, // 48: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	5,  // 49: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	9,  // 50: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	11, // 51: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	13, // 52: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	15, // 53: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	17, // 54: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	19, // 55: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	21, // 56: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	23, // 57: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	25, // 58: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	27, // 59: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	29, // 60: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	33, // 61: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	3,  // 62: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
-	49, // 63: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
-	0,  // 64: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
-	6,  // 65: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	10, // 66: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	12, // 67: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	14, // 68: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	16, // 69: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	18, // 70: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	20, // 71: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	22, // 72: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	24, // 73: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	26, // 74: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	28, // 75: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	32, // 76: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	34, // 77: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	4,  // 78: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
-	50, // 79: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
-	1,  // 80: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
-	65, // [65:81] is the sub-list for method output_type
-	49, // [49:65] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	66, // 39: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	67, // 40: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	38, // 41: drover.driver.v1.UpdateTaskRequest.resources:type_name -> drover.driver.v1.Resources
+	70, // 42: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	55, // 43: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	68, // 44: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	54, // 45: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
+	56, // 46: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	57, // 47: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	55, // 48: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
+	55, // 49: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	5,  // 50: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	9,  // 51: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	11, // 52: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	13, // 53: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	15, // 54: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	17, // 55: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	19, // 56: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	21, // 57: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	23, // 58: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	25, // 59: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	27, // 60: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	29, // 61: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	33, // 62: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	3,  // 63: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
+	49, // 64: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
+	0,  // 65: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
+	51, // 66: drover.driver.v1.Driver.UpdateTask:input_type -> drover.driver.v1.UpdateTaskRequest
+	6,  // 67: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	10, // 68: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	12, // 69: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	14, // 70: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	16, // 71: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	18, // 72: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	20, // 73: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	22, // 74: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	24, // 75: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	26, // 76: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	28, // 77: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	32, // 78: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	34, // 79: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	4,  // 80: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
+	50, // 81: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
+	1,  // 82: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
+	52, // 83: drover.driver.v1.Driver.UpdateTask:output_type -> drover.driver.v1.UpdateTaskResponse
+	67, // [67:84] is the sub-list for method output_type
+	50, // [50:67] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_driver_v1_driver_proto_init() }
@@ -4540,7 +4653,7 @@ func file_driver_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_v1_driver_proto_rawDesc), len(file_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   67,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -38,6 +38,7 @@ const (
 	Driver_ListTasks_FullMethodName    = "/drover.driver.v1.Driver/ListTasks"
 	Driver_ProcessStats_FullMethodName = "/drover.driver.v1.Driver/ProcessStats"
 	Driver_ValidateTask_FullMethodName = "/drover.driver.v1.Driver/ValidateTask"
+	Driver_UpdateTask_FullMethodName   = "/drover.driver.v1.Driver/UpdateTask"
 )
 
 // DriverClient is the client API for Driver service.
@@ -95,6 +96,11 @@ type DriverClient interface {
 	// ValidateTask checks the config of a task before it is started. It starts nothing and
 	// asks no daemon. Feature "validate_task": a driver without it answers UNIMPLEMENTED.
 	ValidateTask(ctx context.Context, in *ValidateTaskRequest, opts ...grpc.CallOption) (*ValidateTaskResponse, error)
+	// UpdateTask gives a running task other resources without a restart. It may be repeated.
+	// NOT_FOUND: there is no such task. FAILED_PRECONDITION: the task has ended, or uses more
+	// memory than it would get; its resources are unchanged. Feature "update_resources": a
+	// driver without it answers UNIMPLEMENTED.
+	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error)
 }
 
 type driverClient struct {
@@ -295,6 +301,16 @@ func (c *driverClient) ValidateTask(ctx context.Context, in *ValidateTaskRequest
 	return out, nil
 }
 
+func (c *driverClient) UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateTaskResponse)
+	err := c.cc.Invoke(ctx, Driver_UpdateTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DriverServer is the server API for Driver service.
 // All implementations must embed UnimplementedDriverServer
 // for forward compatibility.
@@ -350,6 +366,11 @@ type DriverServer interface {
 	// ValidateTask checks the config of a task before it is started. It starts nothing and
 	// asks no daemon. Feature "validate_task": a driver without it answers UNIMPLEMENTED.
 	ValidateTask(context.Context, *ValidateTaskRequest) (*ValidateTaskResponse, error)
+	// UpdateTask gives a running task other resources without a restart. It may be repeated.
+	// NOT_FOUND: there is no such task. FAILED_PRECONDITION: the task has ended, or uses more
+	// memory than it would get; its resources are unchanged. Feature "update_resources": a
+	// driver without it answers UNIMPLEMENTED.
+	UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error)
 	mustEmbedUnimplementedDriverServer()
 }
 
@@ -407,6 +428,9 @@ func (UnimplementedDriverServer) ProcessStats(context.Context, *ProcessStatsRequ
 }
 func (UnimplementedDriverServer) ValidateTask(context.Context, *ValidateTaskRequest) (*ValidateTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ValidateTask not implemented")
+}
+func (UnimplementedDriverServer) UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateTask not implemented")
 }
 func (UnimplementedDriverServer) mustEmbedUnimplementedDriverServer() {}
 func (UnimplementedDriverServer) testEmbeddedByValue()                {}
@@ -685,6 +709,24 @@ func _Driver_ValidateTask_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_UpdateTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).UpdateTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_UpdateTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).UpdateTask(ctx, req.(*UpdateTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Driver_ServiceDesc is the grpc.ServiceDesc for Driver service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -739,6 +781,10 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ValidateTask",
 			Handler:    _Driver_ValidateTask_Handler,
+		},
+		{
+			MethodName: "UpdateTask",
+			Handler:    _Driver_UpdateTask_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

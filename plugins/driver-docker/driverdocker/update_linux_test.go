@@ -1,0 +1,46 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driverdocker_test
+
+import (
+	"testing"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+)
+
+const limitsOfContainer = "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.HostConfig.MemoryReservation}} {{.HostConfig.CpuShares}}"
+
+func TestTheDaemonKeepsNewResources(t *testing.T) {
+	for name, x := range map[string]struct {
+		config map[string]any
+		next   driver.Resources
+		want   string
+	}{
+		"more":               {nil, driver.Resources{CPUMHz: 512, MemoryMB: 128}, "134217728 134217728 0 512"},
+		"less":               {nil, driver.Resources{CPUMHz: 512, MemoryMB: 32}, "33554432 33554432 0 512"},
+		"with a maximum":     {nil, driver.Resources{CPUMHz: 512, MemoryMB: 32, MemoryMaxMB: 96}, "100663296 100663296 33554432 512"},
+		"with a hard limit":  {map[string]any{"memory_hard_limit": 256}, driver.Resources{CPUMHz: 512, MemoryMB: 96}, "268435456 268435456 100663296 512"},
+		"a maximum counts":   {map[string]any{"memory_hard_limit": 256}, driver.Resources{CPUMHz: 512, MemoryMB: 32, MemoryMaxMB: 96}, "100663296 100663296 33554432 512"},
+		"up to a hard limit": {map[string]any{"memory_hard_limit": 256}, driver.Resources{CPUMHz: 512, MemoryMB: 256}, "268435456 268435456 268435456 512"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, nil)
+			tc := n.task(with(script("exec sleep 1000"), x.config))
+			h := n.run(tc)
+			for range 2 {
+				if err := n.d.UpdateTask(limit(t), tc.ID, x.next); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.close()
+			n.start()
+			if err := n.d.RecoverTask(limit(t), h); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.inspect(tc, limitsOfContainer); got != x.want {
+				t.Errorf("the daemon has %s, want %s", got, x.want)
+			}
+		})
+	}
+}
