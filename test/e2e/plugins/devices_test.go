@@ -60,7 +60,7 @@ func TestTasksGetDevicesOfAPluginAndNoneTwice(t *testing.T) {
 	a.Write("devices/two", 0o600, strings.Repeat("y", 4096))
 	a.Await("gpu", "running", 2)
 	held := func() (names []string) {
-		found, err := filepath.Glob(a.Data + "/plugin-state/*/held/*")
+		found, err := filepath.Glob(a.Data + "/client/plugin-state/*/held/*")
 		if err != nil {
 			t.Fatal(err)
 		}
