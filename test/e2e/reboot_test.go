@@ -35,14 +35,14 @@ func (a *agent) boot(id string) {
 }
 
 // saidToRun reads events after an index until all of the allocs have failed, and
-// returns those for which an event reported a running task.
+// returns for each whether an event reported a running task.
 func (a *agent) saidToRun(after uint64, allocs []*model.AllocListStub) map[string]bool {
 	a.T.Helper()
 	ctx, cancel := context.WithCancel(a.Context()) // the stream never ends
 	defer cancel()
 	out, left := map[string]bool{}, map[string]bool{}
 	for _, x := range allocs {
-		left[x.ID] = true
+		out[x.ID], left[x.ID] = false, true
 	}
 	err := a.Events(ctx, []string{"Allocation:*"}, 1, func(b *api.EventBatch) error {
 		for _, e := range b.Events {
@@ -60,10 +60,10 @@ func (a *agent) saidToRun(after uint64, allocs []*model.AllocListStub) map[strin
 			if err := json.Unmarshal(body, &p); err != nil {
 				return err
 			}
-			if b.Index <= after { // an old event: servers replay their log
+			x := p.Allocation
+			if _, asked := out[x.ID]; !asked || b.Index <= after { // another one, or an old event: servers replay their log
 				continue
 			}
-			x := p.Allocation
 			for _, s := range x.TaskStates {
 				out[x.ID] = out[x.ID] || s.State == model.TaskStateRunning
 			}
