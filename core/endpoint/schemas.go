@@ -91,7 +91,7 @@ func (e *Endpoint) check(job *model.Job, sent []byte) (warnings []string, err er
 	if len(report.Problems) > 0 {
 		err = withProblems(err, texts(report.Problems))
 	}
-	return slices.Concat(warnings, texts(report.Ignored), memoryMaxIgnored(view, job)), err
+	return slices.Concat(warnings, texts(report.Ignored), memoryMaxIgnored(view, job), neverInPlace(view, job)), err
 }
 
 // memoryMaxIgnored returns warnings for tasks whose memory_max has no effect.
@@ -107,6 +107,41 @@ func memoryMaxIgnored(view *state.View, job *model.Job) (warnings []string) {
 		}
 	}
 	return warnings
+}
+
+// neverInPlace returns warnings for tasks that are to get other resources while they run
+// and whose driver can do that on none of the nodes that have it.
+func neverInPlace(view *state.View, job *model.Job) (warnings []string) {
+	var here, able map[string]bool // drivers
+	for _, g := range job.TaskGroups {
+		if g.Update == nil || g.Update.Resources != model.UpdateInPlace {
+			continue
+		}
+		if here == nil {
+			here, able = driversThatResize(view)
+		}
+		for _, t := range g.Tasks {
+			if here[t.Driver] && !able[t.Driver] {
+				warnings = append(warnings, fmt.Sprintf("update.resources of group %q has no effect: driver %q of task %q cannot change the resources of a running task, so such a change replaces the allocations", g.Name, t.Driver, t.Name))
+			}
+		}
+	}
+	return warnings
+}
+
+// driversThatResize returns the drivers that nodes have, and those of them that can change
+// the resources of a running task on some node.
+func driversThatResize(view *state.View) (here, able map[string]bool) {
+	here, able = map[string]bool{}, map[string]bool{}
+	for n := range view.Nodes() {
+		for name, d := range n.Drivers {
+			if d != nil && d.Detected {
+				here[name] = true
+				able[name] = able[name] || n.UpdatesResources(name)
+			}
+		}
+	}
+	return here, able
 }
 
 func texts(findings []driverschema.Finding) []string {

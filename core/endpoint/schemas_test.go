@@ -188,6 +188,36 @@ func TestAMemoryMaxThatDoesNotCountIsAWarning(t *testing.T) {
 	}
 }
 
+func TestResourcesThatNoNodeCanChangeInPlaceAreAWarning(t *testing.T) {
+	s := newServer(t)
+	job := json.RawMessage(strings.Replace(string(withConfig(`{"command":"x"}`, "")), `"Count":1`, `"Count":1,"Update":{"Resources":"in_place"}`, 1))
+	warns := func() bool {
+		t.Helper()
+		v, err := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: job})
+		if err != nil || v.Error != "" {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		return strings.Contains(v.Warnings, `update.resources of group "g" has no effect: driver "raw_exec" of task "t"`)
+	}
+	if warns() {
+		t.Error("a warning though no node is known that has the driver")
+	}
+	able := &model.Node{
+		ID: "n1", Datacenter: "dc1", Status: model.NodeStatusReady, Drivers: map[string]*model.DriverInfo{"raw_exec": {Detected: true}},
+		Attributes: map[string]string{model.UpdatesResourcesAttribute("raw_exec"): "true"},
+	}
+	unable := *able
+	unable.Attributes = nil
+	s.propose(&fsm.RegisterNode{Node: &unable})
+	if !warns() {
+		t.Error("nobody is told that the resources cannot change in place")
+	}
+	s.propose(&fsm.RegisterNode{Node: able})
+	if warns() {
+		t.Error("a warning though a node can do it")
+	}
+}
+
 func TestAJobWithManyProblemsIsAnsweredInAFewWords(t *testing.T) {
 	s := newServer(t)
 	s.node("n1", "dc1", rawExec(t, 1))
