@@ -46,12 +46,12 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "testplugin")
-	out, err := exec.Command("go", "build", "-o", binary, "./testdata/testplugin").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./testdata/testplugin").CombinedOutput()
 	if err != nil {
 		panic(string(out))
 	}
 	nomadBinary = filepath.Join(dir, "nomadplugin")
-	if out, err := exec.Command("go", "build", "-o", nomadBinary, "./testdata/nomadplugin").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", nomadBinary, "./testdata/nomadplugin").CombinedOutput(); err != nil {
 		panic(string(out))
 	}
 	code := m.Run()

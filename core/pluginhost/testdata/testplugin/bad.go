@@ -95,6 +95,10 @@ func (away) Reserve(context.Context, []string) (*device.Reservation, error) {
 	return nil, errdefs.Unavailablef("its daemon is away")
 }
 
+func (a away) ReserveForTask(ctx context.Context, r device.Request) (*device.Reservation, error) {
+	return a.Reserve(ctx, r.IDs)
+}
+
 func serveBad(name string) error {
 	if name == "away-devices" {
 		return plugin.Serve(plugin.Info{Name: name, Version: "0.0.1"}, device.Service(away{filedevice.New("file")}))
