@@ -186,9 +186,9 @@ func (n *Node) snapshotAtStop() {
 // goroutine that waits for a failed disk never returns.
 const brokenStop = 2 * time.Second
 
-// drainTime is how long Close waits for raft's answers. A leader that has lost the other
-// servers notices it earlier than this.
-const drainTime = 2 * time.Second
+// drainTime is how long Close waits for raft's answers: longer than a slow disk needs for
+// a write. A leader that has lost the other servers notices it earlier than this.
+const drainTime = 10 * time.Second
 
 func (n *Node) stop() error {
 	defer close(n.pending.down)
