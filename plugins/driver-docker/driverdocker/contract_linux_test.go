@@ -4,10 +4,13 @@
 package driverdocker_test
 
 import (
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/plugins/driver-docker/dockertest"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -32,7 +35,19 @@ func contract(d *dockertest.Daemon) drivertest.Options {
 func TestThePluginProcessKeepsTheContract(t *testing.T) {
 	opts := contract(dockerd(t))
 	opts.Binary = filepath.Join(t.TempDir(), "driver-docker")
-	opts.Env = []string{plugin.StateDirEnv + "=" + t.TempDir()}
+	state := t.TempDir()
+	opts.Env = []string{plugin.StateDirEnv + "=" + state}
+	t.Cleanup(func() { // a process that was killed in a start leaves its mounts to the sweep of the next
+		left, err := filepath.Glob(filepath.Join(state, "*", "mounts", "*", "start-*"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, dir := range left {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+				t.Errorf("unmount %s: %v", dir, err)
+			}
+		}
+	})
 	if out, err := exec.Command("go", "build", "-o", opts.Binary, "github.com/drover-project/drover/plugins/driver-docker").CombinedOutput(); err != nil {
 		t.Fatalf("build: %s", out)
 	}
