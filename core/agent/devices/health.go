@@ -60,8 +60,9 @@ func instances(prints []pluginhost.DeviceFingerprint) []health {
 	var out []health
 	for _, p := range prints {
 		for _, g := range p.Groups {
+			group := device.Set{Vendor: g.Vendor, Type: g.Type, Name: g.Name}.Group()
 			for _, i := range g.Instances {
-				h := health{group: g.Vendor + "/" + g.Type + "/" + g.Name, id: i.ID}
+				h := health{group: group, id: i.ID}
 				if !i.Healthy {
 					h.why = i.HealthDescription
 					if h.why == "" {

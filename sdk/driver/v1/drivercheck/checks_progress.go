@@ -8,7 +8,6 @@ import (
 	"time"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
-	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // progressBurst and progressRate bound the progress of one start: so many, and so many more
@@ -21,13 +20,7 @@ const (
 func checkProgress(b *bench) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
-	events, err := b.d.TaskEvents(ctx)
-	if errdefs.IsUnimplemented(err) {
-		b.t.Skipf("the driver says that it has no events")
-	}
-	if err != nil {
-		b.t.Fatalf("TaskEvents: %v", err)
-	}
+	events := b.events(ctx)
 	heard := make(chan []driver.Progress, 1)
 	go func() {
 		var all []driver.Progress

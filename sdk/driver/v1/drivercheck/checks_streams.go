@@ -214,9 +214,8 @@ func checkStatsSlowReader(b *bench) {
 	}
 }
 
-func checkEvents(b *bench) {
-	ctx, cancel := context.WithCancel(b.ctx)
-	defer cancel()
+// events opens the stream of events. The check is skipped if the driver has none.
+func (b *bench) events(ctx context.Context) <-chan driver.TaskEvent {
 	events, err := b.d.TaskEvents(ctx)
 	if errdefs.IsUnimplemented(err) {
 		b.t.Skipf("the driver says that it has no events")
@@ -224,6 +223,13 @@ func checkEvents(b *bench) {
 	if err != nil {
 		b.t.Fatalf("TaskEvents: %v", err)
 	}
+	return events
+}
+
+func checkEvents(b *bench) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	events := b.events(ctx)
 	conformance.GoesOn(b.t, events, "the events", func(driver.TaskEvent) {})
 	cancel()
 	conformance.Ended(b.t, events, "the events")
