@@ -1,0 +1,103 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+)
+
+// Leader is what the Dispatcher of every server asks of the server that leads. The
+// Dispatcher of that server implements it, see Dispatcher.Leading; core/peer carries it
+// between servers. All errors are classed: Unavailable means that no leader answered, or
+// that the one that did no longer leads. All calls may be repeated. server is the id of
+// the asking server, at which the node is.
+type Leader interface {
+	// Report tells which nodes a server hears. A server sends one report at a time, and
+	// at least one per interval: its nodes live only as long as it reports.
+	Report(ctx context.Context, r Report) (ReportAnswer, error)
+	// Confirm returns the newest position in the cluster's history, after a quorum has
+	// confirmed that the server still leads. A state that contains the position contains
+	// everything that was written before the call.
+	Confirm(ctx context.Context) (model.ClusterPoint, error)
+	// Holder returns the id of the server that hears the node. NotFound: none does.
+	Holder(ctx context.Context, nodeID string) (server string, err error)
+	// Register is rpc.Servers.Register without the lease. It returns the index of the
+	// state that contains the registration.
+	Register(ctx context.Context, server string, node *model.Node) (index uint64, err error)
+	// Ready makes a node ready that was down or disconnected and is heard again. It
+	// returns the index of the state in which the node is ready.
+	Ready(ctx context.Context, server string, id rpc.Identity) (index uint64, err error)
+	// Away is rpc.Servers.Away.
+	Away(ctx context.Context, server string, id rpc.Identity) error
+	// UpdateAllocs is rpc.Servers.UpdateAllocs.
+	UpdateAllocs(ctx context.Context, id rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error)
+	// PutDriverSchemas is rpc.Servers.PutDriverSchemas. It returns the index of the
+	// state that contains the schemas.
+	PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies [][]byte) (index uint64, err error)
+}
+
+// Report is what a server tells the leader about the nodes that it hears. Nodes that it
+// does not mention are as before. A report that the leader has not acknowledged, or that
+// follows a gap, is replaced by a Full one; older ones that arrive late are ignored. So a
+// lost, repeated or reordered report does no harm.
+type Report struct {
+	Server string
+	// Boot identifies the server's process, Number orders its reports.
+	Boot   string
+	Number uint64
+	// Full means that Heard contains all nodes that the server hears.
+	Full bool
+	// Heard are nodes that the server has begun to hear since the previous report, or
+	// that have a new session.
+	Heard []HeardNode
+	// Late are all nodes that have missed a heartbeat and have not ended their session,
+	// with the time since they were last heard.
+	Late []NodeAge
+	// Left are nodes whose session has ended since the previous report, with the time
+	// since then.
+	Left []NodeAge
+}
+
+// HeardNode is a node at a server. Instance and Session are those of its rpc.Identity.
+type HeardNode struct {
+	NodeID   string
+	Instance string
+	Session  uint64
+}
+
+// NodeAge says how long ago something happened to a node. Times are not compared between
+// servers, because their clocks may differ.
+type NodeAge struct {
+	NodeID string
+	Age    time.Duration
+}
+
+// ReportAnswer is the leader's answer to a report.
+type ReportAnswer struct {
+	// Again means that the leader needs a Full report.
+	Again bool
+	// Elsewhere are nodes in Heard that have a newer session with another server, or
+	// whose identity another agent uses there. The server ends its session.
+	Elsewhere []NodeElsewhere
+}
+
+// NodeElsewhere is a node that another server hears.
+type NodeElsewhere struct {
+	HeardNode
+	// Server hears the node.
+	Server string
+	// Twice means that another agent with the same identity is there.
+	Twice bool
+}
+
+// Peers reaches nodes through other servers. core/peer implements it; the other server
+// answers with Dispatcher.Attached.
+type Peers interface {
+	// Node returns a node whose calls go through the given server.
+	Node(server, nodeID string) (rpc.Node, error)
+}
