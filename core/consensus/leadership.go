@@ -23,6 +23,28 @@ func (n *Node) Leader() (leader Server, known bool) {
 	return Server{ID: string(id), Address: string(address), Voter: true, Leader: true}, true
 }
 
+// WaitLeader returns once this server knows a leader that wanted accepts; nil accepts
+// every one. Its only error is that of ctx.
+func (n *Node) WaitLeader(ctx context.Context, wanted func(Server) bool) (Server, error) {
+	changed := make(chan raft.Observation, 1)
+	watch := raft.NewObserver(changed, false, func(o *raft.Observation) bool {
+		_, leader := o.Data.(raft.LeaderObservation)
+		return leader
+	})
+	n.raft.RegisterObserver(watch)
+	defer n.raft.DeregisterObserver(watch)
+	for {
+		if leader, known := n.Leader(); known && (wanted == nil || wanted(leader)) {
+			return leader, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Server{}, ctx.Err()
+		}
+	}
+}
+
 // Leadership returns a channel that receives each change of this server's leadership.
 // It has one reader: WhileLeading or the caller. A slow reader may miss changes that
 // were reverted meanwhile, but never the newest.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,10 @@ type Node struct {
 	// are rejected.
 	broken  atomic.Pointer[error]
 	pending *pending
+	// networked is false for a server without connections to others; background is
+	// what Close waits for.
+	networked  bool
+	background sync.WaitGroup
 }
 
 // Open starts the node. It restores the state machine from the newest snapshot before
@@ -43,7 +48,7 @@ func Open(cfg Config) (*Node, error) {
 	}
 	logger = logger.Named("raft")
 	closing, cancel := context.WithCancel(context.Background())
-	n := &Node{id: cfg.NodeID, logger: logger, cancel: cancel, pending: newPending()}
+	n := &Node{id: cfg.NodeID, logger: logger, cancel: cancel, pending: newPending(), networked: cfg.Listener != nil}
 	fatal := func(err error) { n.breakDown(err, cfg.Fatal) }
 	st, err := openStores(cfg, logger, fatal)
 	if err != nil {
@@ -91,15 +96,9 @@ func (n *Node) start(cfg Config, machine raft.FSM) error {
 	return nil
 }
 
-// bootstrap writes the initial raft configuration of a new cluster.
+// bootstrap writes the initial raft configuration of a new cluster, if it is already
+// known.
 func (n *Node) bootstrap(cfg Config, conf *raft.Config) error {
-	members := cfg.Bootstrap
-	if len(members) == 0 && cfg.Listener == nil {
-		members = []Server{{ID: cfg.NodeID, Address: string(n.transport.LocalAddr()), Voter: true}}
-	}
-	if len(members) == 0 {
-		return nil
-	}
 	exists, err := raft.HasExistingState(n.stores.log, n.stores.stable, n.stores.snapshots)
 	if err != nil {
 		return fmt.Errorf("read whether this server has a log: %w", err)
@@ -111,15 +110,40 @@ func (n *Node) bootstrap(cfg Config, conf *raft.Config) error {
 		return errdefs.FailedPreconditionf("the log in %s is empty, though this server has taken part before: the log was removed, or its disk is not mounted. "+
 			"Put it back from a backup, or start with an empty data directory and restore a snapshot", cfg.DataDir)
 	}
-	var first raft.Configuration
+	members := cfg.Bootstrap
+	if len(members) == 0 && cfg.Listener == nil {
+		members = []Server{{ID: cfg.NodeID, Address: string(n.transport.LocalAddr()), Voter: true}}
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	if err := raft.BootstrapCluster(conf, n.stores.log, n.stores.stable, n.stores.snapshots, n.transport, firstMembers(members)); err != nil {
+		return fmt.Errorf("write the first membership: %w", err)
+	}
+	return nil
+}
+
+func firstMembers(members []Server) (first raft.Configuration) {
 	for _, m := range members {
 		first.Servers = append(first.Servers, raft.Server{
 			ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address), Suffrage: suffrage(m.Voter),
 		})
 	}
-	if err := raft.BootstrapCluster(conf, n.stores.log, n.stores.stable, n.stores.snapshots, n.transport, first); err != nil {
-		return fmt.Errorf("write the first membership: %w", err)
+	return first
+}
+
+// Bootstrap makes this server, which has no log yet, a first member of a new cluster.
+// Every first member must be given the same members. FailedPrecondition: it has a log;
+// then it is a member of a cluster already, and nothing was changed.
+func (n *Node) Bootstrap(members []Server) error {
+	err := n.raft.BootstrapCluster(firstMembers(members)).Error()
+	switch {
+	case errors.Is(err, raft.ErrCantBootstrap):
+		return errdefs.FailedPreconditionf("make a new cluster: this server has a log of one already: %w", err)
+	case err != nil:
+		return n.classify("make a new cluster", err)
 	}
+	n.electSelf()
 	return nil
 }
 
@@ -131,6 +155,14 @@ func (n *Node) electSelf() {
 	if len(servers) != 1 || servers[0].ID != raft.ServerID(n.id) || servers[0].Suffrage != raft.Voter {
 		return
 	}
+	if n.networked {
+		n.background.Go(n.timeoutNow) // the port of this server may not be served yet
+		return
+	}
+	n.timeoutNow()
+}
+
+func (n *Node) timeoutNow() {
 	self := n.transport.LocalAddr()
 	request := raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax,
@@ -147,8 +179,9 @@ func (n *Node) electSelf() {
 func (n *Node) Close() error {
 	n.snapshotAtStop()
 	n.cancel()
-	err := n.stop()
-	return errors.Join(n.classify("stop raft", err), n.transport.Close(), n.stores.close())
+	err := errors.Join(n.classify("stop raft", n.stop()), n.transport.Close())
+	n.background.Wait()
+	return errors.Join(err, n.stores.close())
 }
 
 // Limits of the snapshot at shutdown: replaying fewer entries is faster than reading

@@ -9,9 +9,10 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
+	"net"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,6 +51,9 @@ type Config struct {
 	Datacenter string
 	// Address is the address at which other machines reach this server (host:port).
 	Address string
+	// Raft connects this server to others. The zero value makes it a cluster of its
+	// own, which no other server can join.
+	Raft RaftConfig
 	// Workers is the number of evaluations that are scheduled concurrently.
 	Workers int
 	GC      gc.Thresholds
@@ -72,10 +76,25 @@ type Config struct {
 	Logger         hclog.Logger
 }
 
+// RaftConfig says how a server reaches the other servers of its cluster.
+type RaftConfig struct {
+	// Listener accepts raft's connections, which other servers make to the Address of
+	// this one. The Server closes it.
+	Listener net.Listener
+	// Dial connects to the raft of another server; nil means TCP without TLS.
+	Dial func(address string, timeout time.Duration) (net.Conn, error)
+	// Alone makes a server without a log the first member of a new cluster. Without it
+	// such a server waits for Bootstrap, or until a leader adds it.
+	Alone bool
+	// HeartbeatTimeout is how long a server waits for its leader before it starts an
+	// election; 0 means the default of core/consensus.
+	HeartbeatTimeout time.Duration
+}
+
 // Server is the server side of an agent.
 type Server struct {
 	cfg       Config
-	id        string
+	who       identity
 	store     *state.Store
 	raft      *consensus.Node
 	broker    *queue.Broker
@@ -89,6 +108,7 @@ type Server struct {
 	started   time.Time
 	cancel    context.CancelFunc
 	work      sync.WaitGroup
+	leading   atomic.Bool
 	firstTerm chan struct{}
 	firstOnce sync.Once
 	failed    chan error // capacity 1
@@ -108,23 +128,21 @@ func New(cfg Config) (*Server, error) {
 	if cfg.DataDir != "" {
 		raftDir = filepath.Join(cfg.DataDir, "raft")
 	}
-	who, err := readIdentity(cfg.DataDir, raftDir)
+	who, err := readIdentity(cfg.DataDir, raftDir, cfg.Address)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, id: who.id, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), failed: make(chan error, 1), workers: newPool(cfg.Workers)}
+	s := &Server{cfg: cfg, who: who, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), failed: make(chan error, 1), workers: newPool(cfg.Workers)}
 	s.raft, err = consensus.Open(consensus.Config{
 		NodeID: who.id, DataDir: raftDir, Expected: who.known, Dev: cfg.Dev, Machine: fsm.New(s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
+		Listener: cfg.Raft.Listener, Advertise: cfg.Address, Dial: cfg.Raft.Dial, HeartbeatTimeout: cfg.Raft.HeartbeatTimeout,
 		Fatal:             s.fail,
 		SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.TrailingLogs,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := who.member(s.raft); err != nil {
-		return nil, errors.Join(err, s.raft.Close())
-	}
-	if err := who.keep(); err != nil {
+	if err := s.begin(); err != nil {
 		return nil, errors.Join(err, s.raft.Close())
 	}
 	s.ring, err = keyring.Open(cfg.DataDir)
@@ -163,6 +181,7 @@ func (s *Server) Start() {
 	s.cancel = cancel
 	s.work.Go(func() { s.dispatch.Run(ctx) })
 	s.work.Go(func() { s.raft.WhileLeading(ctx, s.lead) })
+	s.work.Go(func() { s.becomeMember(ctx) })
 	s.work.Go(func() { s.sweepPluginFiles(ctx) })
 }
 
@@ -199,6 +218,8 @@ func (s *Server) lead(ctx context.Context) {
 	if err := s.endpoint.BeginWithScheduler(ctx, s.cfg.Scheduler); err != nil && ctx.Err() == nil {
 		s.cfg.Logger.Error("the cluster does not begin with default_scheduler_config; set it with drover operator scheduler set-config", "error", err)
 	}
+	s.leading.Store(true)
+	defer s.leading.Store(false)
 	s.firstOnce.Do(func() { close(s.firstTerm) })
 	term.Wait()
 }
@@ -232,19 +253,6 @@ func (s *Server) fail(err error) {
 // must be closed.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// WaitLeader returns once this server is the leader, ctx ends, or the server fails.
-func (s *Server) WaitLeader(ctx context.Context) error {
-	select {
-	case <-s.firstTerm:
-		return nil
-	case err := <-s.failed:
-		s.fail(err) // the error stays available
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("no server became the leader: %w", ctx.Err())
-	}
-}
-
 // ReadOnly returns why the server currently rejects writes, nil if it accepts them.
 func (s *Server) ReadOnly() error { return s.raft.ReadOnly() }
 
@@ -255,7 +263,7 @@ func (s *Server) Endpoint() *endpoint.Endpoint { return s.endpoint }
 func (s *Server) Sessions() rpc.Servers { return s.dispatch }
 
 // ID returns the server's id, which does not change across restarts.
-func (s *Server) ID() string { return s.id }
+func (s *Server) ID() string { return s.who.id }
 
 // Started returns when the server was started.
 func (s *Server) Started() time.Time { return s.started }

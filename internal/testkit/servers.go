@@ -1,0 +1,175 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package testkit
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/auth/keyring"
+	"github.com/drover-project/drover/core/consensus"
+	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/server"
+	"github.com/drover-project/drover/internal/testkit/lifecycles"
+)
+
+// Servers is a cluster of several real servers in the test's process. Their raft
+// speaks over TCP on 127.0.0.1, through a network that can be cut.
+type Servers struct {
+	All []*Member
+
+	t    *testing.T
+	wire wire
+}
+
+// Member is one server of Servers.
+type Member struct {
+	*server.Server
+	// Address is the server's address. It stays the same across restarts.
+	Address string
+	Dir     string
+
+	t       *testing.T
+	wire    *wire
+	adjust  func(*server.Config)
+	running bool
+}
+
+// NewServers starts n servers that are one cluster, and waits until one leads. Each has
+// a data directory of its own. They end with the test. A function adjusts the
+// configuration of each server, at each start.
+func NewServers(t *testing.T, n int, adjust ...func(*server.Config)) *Servers {
+	t.Helper()
+	s := &Servers{t: t}
+	key := make([]byte, 32)
+	rand.Read(key)
+	for range n {
+		m := s.Add(adjust...)
+		// Every server can open what another has sealed.
+		if err := os.WriteFile(filepath.Join(m.Dir, keyring.FileName), key, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var first []consensus.Server
+	for _, m := range s.All {
+		m.Start()
+		first = append(first, consensus.Server{ID: m.ID(), Address: m.Address, Voter: true})
+	}
+	for _, m := range s.All {
+		if err := m.Bootstrap(first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Leader()
+	return s
+}
+
+// Add adds a server that is neither started nor a member of the cluster.
+func (s *Servers) Add(adjust ...func(*server.Config)) *Member {
+	s.t.Helper()
+	m := &Member{t: s.t, wire: &s.wire, Dir: s.t.TempDir(), Address: fmt.Sprintf("127.0.0.1:%d", FreePorts(s.t, 1)[0])}
+	m.adjust = func(cfg *server.Config) {
+		for _, f := range adjust {
+			f(cfg)
+		}
+	}
+	s.All = append(s.All, m)
+	s.t.Cleanup(m.Stop)
+	return m
+}
+
+// Leader waits until one of the servers that run and can be reached leads and has begun
+// its term, and returns it.
+func (s *Servers) Leader() *Member {
+	s.t.Helper()
+	var leader *Member
+	Eventually(s.t, "a server leads", func() bool {
+		for _, m := range s.All {
+			if m.running && !s.wire.isCut(m.Address) && m.Raft().IsLeader() && m.begun() {
+				leader = m
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// begun reports whether the state names this server's term.
+func (m *Member) begun() bool {
+	ctx, cancel := context.WithTimeout(m.t.Context(), time.Second)
+	defer cancel()
+	return m.Raft().VerifyLeader(ctx) == nil && m.Leads()
+}
+
+// Follower returns a running server that is not the leader.
+func (s *Servers) Follower() *Member {
+	s.t.Helper()
+	leader := s.Leader()
+	for _, m := range s.All {
+		if m.running && m != leader {
+			return m
+		}
+	}
+	s.t.Fatal("no server follows")
+	return nil
+}
+
+// Start starts a server, or starts it again after Stop.
+func (m *Member) Start() {
+	m.t.Helper()
+	if m.running {
+		return
+	}
+	l, err := net.Listen("tcp", m.Address)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	cfg := server.Config{
+		DataDir: m.Dir, Dev: true, Region: "global", Datacenter: "dc1", Address: m.Address, Workers: 1,
+		GC: gc.DefaultThresholds(), LocalNode: func() string { return "" }, Logger: hclog.NewNullLogger(),
+		Raft: server.RaftConfig{Listener: m.wire.listen(m.Address, l), Dial: m.wire.dialer(m.Address)},
+	}
+	m.adjust(&cfg)
+	if m.Server, err = server.New(cfg); err != nil {
+		m.t.Fatal(err)
+	}
+	m.running = true
+	m.Server.Start()
+	lifecycles.Check(m.t, m.Endpoint().Store)
+}
+
+// Stop stops a server. It does not leave the cluster.
+func (m *Member) Stop() {
+	m.t.Helper()
+	if !m.running {
+		return
+	}
+	m.running = false
+	if err := m.Close(); err != nil {
+		m.t.Errorf("close the server %s: %v", m.Address, err)
+	}
+}
+
+// Kill stops a server without a word to the others: it is cut off first.
+func (m *Member) Kill() {
+	m.t.Helper()
+	m.Cut()
+	m.Stop()
+	m.Heal()
+}
+
+// Cut separates a server from all others until Heal.
+func (m *Member) Cut() { m.wire.set(m.Address, true) }
+
+// Heal ends Cut.
+func (m *Member) Heal() { m.wire.set(m.Address, false) }
