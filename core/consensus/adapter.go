@@ -17,7 +17,7 @@ type adapter struct {
 	machine StateMachine
 	// closing ends when the Node closes, which aborts a running snapshot.
 	closing context.Context
-	// fatal is called when the state machine cannot continue.
+	// fatal is called when the state machine cannot continue; nil for a stopped server's log.
 	fatal func(error)
 }
 
@@ -67,7 +67,11 @@ func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
 
 func (a adapter) Restore(r io.ReadCloser) error {
 	if err := a.machine.Restore(r); err != nil {
-		return errors.Join(fmt.Errorf("restore the state from a snapshot: %w", err), r.Close())
+		err = fmt.Errorf("restore the state from a snapshot: %w", err)
+		if f := Fatal(nil); errors.As(err, &f) && a.fatal != nil {
+			a.fatal(err) // raft would try an older snapshot, or ask the leader for this one again
+		}
+		return errors.Join(err, r.Close())
 	}
 	return r.Close()
 }

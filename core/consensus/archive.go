@@ -122,10 +122,10 @@ func (c *cancelReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// RestoreArchive replaces the state of the whole cluster by an archive. It first
-// stores the whole archive in dir and verifies its checksums, before it changes
-// anything.
-func (n *Node) RestoreArchive(ctx context.Context, dir string, r io.Reader) error {
+// RestoreArchive replaces the state of the whole cluster by an archive. Before it changes
+// anything, it stores the whole archive in dir, verifies its checksums and calls check
+// with the state in it: raft panics if the state machine cannot restore a snapshot.
+func (n *Node) RestoreArchive(ctx context.Context, dir string, r io.Reader, check func(state io.Reader) error) error {
 	f, err := os.CreateTemp(dir, "restore-*.bin")
 	if err != nil {
 		return fmt.Errorf("make the file of the snapshot: %w", err)
@@ -135,8 +135,20 @@ func (n *Node) RestoreArchive(ctx context.Context, dir string, r io.Reader) erro
 	if err != nil {
 		return err
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("read the snapshot again: %w", err)
+	rewind := func() error {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("read the snapshot again: %w", err)
+		}
+		return nil
+	}
+	if err := rewind(); err != nil {
+		return err
+	}
+	if err := check(&cancelReader{ctx, f}); err != nil {
+		return fmt.Errorf("nothing was restored: %w", err)
+	}
+	if err := rewind(); err != nil {
+		return err
 	}
 	return n.RestoreSnapshot(ctx, info, f)
 }

@@ -43,6 +43,8 @@ func archiveOf(t *testing.T, dir string, said ...string) []byte {
 	return body
 }
 
+func readable(r io.Reader) error { return (&words{}).Restore(r) }
+
 func empty(t *testing.T, dir string) {
 	t.Helper()
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -58,7 +60,7 @@ func TestAnArchiveRestoresTheStateOnAnotherCluster(t *testing.T) {
 	defer closeNode(t, n)
 	eventually(t, "the server leads", n.IsLeader)
 	propose(t, n, "other")
-	if err := n.RestoreArchive(t.Context(), dir, bytes.NewReader(body)); err != nil {
+	if err := n.RestoreArchive(t.Context(), dir, bytes.NewReader(body), readable); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.all(); !slices.Equal(got, []string{"one", "two"}) {
@@ -103,7 +105,7 @@ func TestADamagedArchiveRestoresNothing(t *testing.T) {
 	for name, bad := range map[string][]byte{
 		"empty": nil, "text": []byte("hello"), "cut": body[:len(body)/2], "without its end": body[:len(body)-20], "one bit flipped": flipped,
 	} {
-		if err := n.RestoreArchive(t.Context(), dir, bytes.NewReader(bad)); !errdefs.IsInvalidArgument(err) {
+		if err := n.RestoreArchive(t.Context(), dir, bytes.NewReader(bad), readable); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -25,7 +25,7 @@ type Snapshot = interface {
 }
 
 // Fatal is a result of a StateMachine that cannot continue: it has not applied the
-// entry and applies none after it. See Config.Fatal.
+// entry, or restored the snapshot, and applies no entry after it. See Config.Fatal.
 type Fatal interface {
 	error
 	Fatal()
@@ -42,6 +42,8 @@ type StateMachine interface {
 	// Snapshot returns the current state. It must be fast, so it must not copy the
 	// state.
 	Snapshot() (Snapshot, error)
-	// Restore replaces the state by a stored Snapshot.
+	// Restore replaces the state by a stored Snapshot. If it fails, the state is as
+	// before. An error that is Fatal means that the machine cannot read what the other
+	// servers can.
 	Restore(r io.Reader) error
 }

@@ -85,6 +85,12 @@ func (n *Node) start(cfg Config, machine raft.FSM) error {
 		return err
 	}
 	r, err := raft.NewRaft(conf, machine, n.stores.log, n.stores.stable, n.stores.snapshots, n.transport)
+	if unread := n.brokenDown(); unread != nil {
+		if err == nil { // raft went on with an older snapshot
+			err = r.Shutdown().Error()
+		}
+		return errors.Join(unread, err)
+	}
 	if err != nil {
 		return fmt.Errorf("start raft: %w", err)
 	}

@@ -4,8 +4,6 @@
 package fsm
 
 import (
-	"fmt"
-
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -21,10 +19,7 @@ type Command interface {
 // answering is a command with a result.
 type answering interface{ answer() any }
 
-// The first byte of an entry is the version of the encoding, the second the kind of
-// the command. Their values must never be reused.
-const formatVersion = 1
-
+// The kinds of commands. A number must never be reused.
 const (
 	kindBatch                  = 1
 	kindUpsertJob              = 2
@@ -68,97 +63,74 @@ const (
 	kindMarkDriverSchemas      = 65
 	kindDeleteDriverSchemas    = 66
 	kindBeginTerm              = 70
+	kindRaiseLevel             = 71
 )
+
+// commands lists every kind of command: the capability level from which servers can read
+// it, and how an empty one is made. A new command has the newest Level, and a row of this
+// list never changes.
+var commands = [256]struct {
+	level int
+	empty func() Command
+}{
+	kindBatch:                  {1, empty[Batch]},
+	kindUpsertJob:              {1, empty[UpsertJob]},
+	kindDeregisterJob:          {1, empty[DeregisterJob]},
+	kindSetJobStability:        {1, empty[SetJobStability]},
+	kindSetJobVersionTag:       {1, empty[SetJobVersionTag]},
+	kindUpsertEvals:            {1, empty[UpsertEvals]},
+	kindDeleteEvals:            {1, empty[DeleteEvals]},
+	kindUpdateDesired:          {1, empty[UpdateDesiredTransitions]},
+	kindRegisterNode:           {1, empty[RegisterNode]},
+	kindDeregisterNodes:        {1, empty[DeregisterNodes]},
+	kindUpdateNodeStatus:       {1, empty[UpdateNodeStatus]},
+	kindUpdateNodeDrain:        {1, empty[UpdateNodeDrain]},
+	kindUpdateNodeEligibility:  {1, empty[UpdateNodeEligibility]},
+	kindUpsertNodeEvents:       {1, empty[UpsertNodeEvents]},
+	kindUpdateDeploymentStatus: {1, empty[UpdateDeploymentStatus]},
+	kindPromoteDeployment:      {1, empty[PromoteDeployment]},
+	kindSetDeploymentHealth:    {1, empty[SetDeploymentAllocHealth]},
+	kindDeleteDeployments:      {1, empty[DeleteDeployments]},
+	kindUpsertNamespaces:       {1, empty[UpsertNamespaces]},
+	kindDeleteNamespaces:       {1, empty[DeleteNamespaces]},
+	kindUpsertNodePools:        {1, empty[UpsertNodePools]},
+	kindDeleteNodePools:        {1, empty[DeleteNodePools]},
+	kindSetSchedulerConfig:     {1, empty[SetSchedulerConfig]},
+	kindDispatchJob:            {1, empty[DispatchJob]},
+	kindLaunchPeriodic:         {1, empty[LaunchPeriodic]},
+	kindRecountJobs:            {1, empty[RecountJobs]},
+	kindApplyPlan:              {1, empty[ApplyPlan]},
+	kindScaleJob:               {1, empty[ScaleJob]},
+	kindUpdateAllocsFromClient: {1, empty[UpdateAllocsFromClient]},
+	kindPutVariable:            {1, empty[PutVariable]},
+	kindDeleteVariable:         {1, empty[DeleteVariable]},
+	kindUpsertRootKey:          {1, empty[UpsertRootKey]},
+	kindDeleteRootKey:          {1, empty[DeleteRootKey]},
+	kindActivateRootKey:        {1, empty[ActivateRootKey]},
+	kindRegisterPlugin:         {1, empty[RegisterPlugin]},
+	kindDeletePlugin:           {1, empty[DeletePlugin]},
+	kindSteerPluginRollout:     {1, empty[SteerPluginRollout]},
+	kindStepPluginRollout:      {1, empty[StepPluginRollout]},
+	kindAddDriverSchemas:       {1, empty[AddDriverSchemas]},
+	kindMarkDriverSchemas:      {1, empty[MarkDriverSchemas]},
+	kindDeleteDriverSchemas:    {1, empty[DeleteDriverSchemas]},
+	kindBeginTerm:              {1, empty[BeginTerm]},
+	kindRaiseLevel:             {2, empty[RaiseLevel]},
+}
+
+func empty[C any, P interface {
+	*C
+	Command
+}]() Command {
+	return P(new(C))
+}
 
 // newCommand returns an empty command of the kind, nil if there is none.
 func newCommand(kind byte) Command {
-	switch kind {
-	case kindBatch:
-		return &Batch{}
-	case kindUpsertJob:
-		return &UpsertJob{}
-	case kindDeregisterJob:
-		return &DeregisterJob{}
-	case kindScaleJob:
-		return &ScaleJob{}
-	case kindSetJobStability:
-		return &SetJobStability{}
-	case kindSetJobVersionTag:
-		return &SetJobVersionTag{}
-	case kindUpsertEvals:
-		return &UpsertEvals{}
-	case kindDeleteEvals:
-		return &DeleteEvals{}
-	case kindApplyPlan:
-		return &ApplyPlan{}
-	case kindUpdateAllocsFromClient:
-		return &UpdateAllocsFromClient{}
-	case kindUpdateDesired:
-		return &UpdateDesiredTransitions{}
-	case kindRegisterNode:
-		return &RegisterNode{}
-	case kindDeregisterNodes:
-		return &DeregisterNodes{}
-	case kindUpdateNodeStatus:
-		return &UpdateNodeStatus{}
-	case kindUpdateNodeDrain:
-		return &UpdateNodeDrain{}
-	case kindUpdateNodeEligibility:
-		return &UpdateNodeEligibility{}
-	case kindUpsertNodeEvents:
-		return &UpsertNodeEvents{}
-	case kindUpdateDeploymentStatus:
-		return &UpdateDeploymentStatus{}
-	case kindPromoteDeployment:
-		return &PromoteDeployment{}
-	case kindSetDeploymentHealth:
-		return &SetDeploymentAllocHealth{}
-	case kindDeleteDeployments:
-		return &DeleteDeployments{}
-	case kindUpsertNamespaces:
-		return &UpsertNamespaces{}
-	case kindDeleteNamespaces:
-		return &DeleteNamespaces{}
-	case kindUpsertNodePools:
-		return &UpsertNodePools{}
-	case kindDeleteNodePools:
-		return &DeleteNodePools{}
-	case kindDispatchJob:
-		return &DispatchJob{}
-	case kindRecountJobs:
-		return &RecountJobs{}
-	case kindLaunchPeriodic:
-		return &LaunchPeriodic{}
-	case kindSetSchedulerConfig:
-		return &SetSchedulerConfig{}
-	case kindPutVariable:
-		return &PutVariable{}
-	case kindDeleteVariable:
-		return &DeleteVariable{}
-	case kindUpsertRootKey:
-		return &UpsertRootKey{}
-	case kindDeleteRootKey:
-		return &DeleteRootKey{}
-	case kindActivateRootKey:
-		return &ActivateRootKey{}
-	case kindRegisterPlugin:
-		return &RegisterPlugin{}
-	case kindDeletePlugin:
-		return &DeletePlugin{}
-	case kindSteerPluginRollout:
-		return &SteerPluginRollout{}
-	case kindStepPluginRollout:
-		return &StepPluginRollout{}
-	case kindAddDriverSchemas:
-		return &AddDriverSchemas{}
-	case kindMarkDriverSchemas:
-		return &MarkDriverSchemas{}
-	case kindDeleteDriverSchemas:
-		return &DeleteDriverSchemas{}
-	case kindBeginTerm:
-		return &BeginTerm{}
+	if commands[kind].empty == nil {
+		return nil
 	}
-	return nil
+	return commands[kind].empty()
 }
 
 // packed is a command whose stored form differs from the one that its proposer fills
@@ -167,60 +139,6 @@ type packed interface {
 	pack() (any, error)
 	packedForm() any
 	unpack(form any) error
-}
-
-var entryCodec = NewCodec()
-
-// Encode returns the log entry of a command. InvalidArgument: the command is
-// incomplete.
-func Encode(c Command) (_ []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = errdefs.InvalidArgumentf("encoding %T: %v", c, r)
-		}
-	}()
-	var body any = c
-	if p, ok := c.(packed); ok {
-		form, err := p.pack()
-		if err != nil {
-			return nil, err
-		}
-		body = form
-	}
-	data, err := entryCodec.Append([]byte{formatVersion, c.kind()}, body)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a log entry: %w", err)
-	}
-	return data, nil
-}
-
-// Decode decodes a log entry. It returns an error of class InvalidArgument for an
-// entry that it cannot decode, the same on every server of this version.
-func Decode(data []byte) (_ Command, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = errdefs.InvalidArgumentf("a log entry is damaged: %v", r)
-		}
-	}()
-	if len(data) < 2 {
-		return nil, errdefs.InvalidArgumentf("a log entry of %d bytes is not a command", len(data))
-	}
-	if data[0] != formatVersion {
-		return nil, errdefs.InvalidArgumentf("a log entry has format %d, this server reads %d: run the same version on all servers", data[0], formatVersion)
-	}
-	c := newCommand(data[1])
-	if c == nil {
-		return nil, errdefs.InvalidArgumentf("a log entry has the unknown command %d: run the same version on all servers", data[1])
-	}
-	p, ok := c.(packed)
-	if !ok {
-		return c, entryCodec.Decode(data[2:], c)
-	}
-	form := p.packedForm()
-	if err := entryCodec.Decode(data[2:], form); err != nil {
-		return nil, err
-	}
-	return c, p.unpack(form)
 }
 
 // Batch is several independent commands in one entry. Its result is the first error.
@@ -255,6 +173,15 @@ func (b *Batch) answer() any {
 	return out
 }
 
+// needs returns the highest level of the commands.
+func (b *Batch) needs() int {
+	level := 1
+	for _, c := range b.Commands {
+		level = max(level, levelOf(c))
+	}
+	return level
+}
+
 type packedBatch struct{ Entries [][]byte }
 
 func (b *Batch) packedForm() any { return &packedBatch{} }
@@ -273,7 +200,7 @@ func (b *Batch) pack() (any, error) {
 
 func (b *Batch) unpack(form any) error {
 	for _, data := range form.(*packedBatch).Entries {
-		if len(data) > 1 && data[1] == kindBatch {
+		if h, err := readHead(data); err == nil && h.kind == kindBatch {
 			return errdefs.InvalidArgumentf("a batch within a batch; propose its commands in one")
 		}
 		c, err := Decode(data)

@@ -4,10 +4,8 @@
 package fsm
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime/debug"
 
 	"github.com/hashicorp/go-hclog"
@@ -28,21 +26,31 @@ type Entry = struct {
 type FSM struct {
 	store  *state.Store
 	logger hclog.Logger
-	unread *UnreadableError // the first entry that could not be decoded
+	reads  int              // the newest level
+	unread *UnreadableError // the first entry or snapshot that could not be read
 }
 
-// UnreadableError means that an entry of the log cannot be decoded. It is the result
-// of that entry and of all later ones: none of them is applied, because a server that
-// skipped an entry would diverge from the others permanently. Its class is
+// UnreadableError means that an entry of the log or a snapshot cannot be read. It is the
+// result of that entry and of all later ones: none of them is applied, because a server
+// that skipped an entry would diverge from the others permanently. Its class is
 // FailedPrecondition.
 type UnreadableError struct {
-	Index uint64
-	Err   error
+	Index    uint64 // of the entry, or of the last entry that the snapshot includes; 0 if that is unknown
+	Snapshot bool
+	Err      error
 }
 
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("entry %d of the log cannot be read, and nothing from there on is applied: %v; "+
-		"if a newer version wrote it, run that version here; if the disk is damaged, restore a snapshot or let this server join anew with an empty data directory", e.Index, e.Err)
+	what := fmt.Sprintf("entry %d of the log", e.Index)
+	if e.Snapshot {
+		what = "a snapshot"
+		if e.Index > 0 {
+			what = fmt.Sprintf("a snapshot of the state at index %d", e.Index)
+		}
+	}
+	return fmt.Sprintf("%s cannot be read, and nothing from there on is applied: %v; the state before it is kept; "+
+		"if a newer version wrote it, run that version here and this server goes on from there; "+
+		"if the disk is damaged, restore a snapshot or let this server join anew with an empty data directory", what, e.Err)
 }
 
 // Unwrap returns the cause with class FailedPrecondition.
@@ -52,8 +60,12 @@ func (e *UnreadableError) Unwrap() error { return errdefs.New(errdefs.FailedPrec
 func (e *UnreadableError) Fatal() {}
 
 // New returns an FSM that writes to the store.
-func New(store *state.Store, logger hclog.Logger) *FSM {
-	return &FSM{store: store, logger: logger.Named("fsm")}
+func New(store *state.Store, logger hclog.Logger) *FSM { return NewAt(Level, store, logger) }
+
+// NewAt returns an FSM that reads only up to a level, as an older release does, for tests
+// of mixed clusters.
+func NewAt(level int, store *state.Store, logger hclog.Logger) *FSM {
+	return &FSM{store: store, logger: logger.Named("fsm"), reads: level}
 }
 
 // Store returns the state.
@@ -100,15 +112,20 @@ func (f *FSM) decode(entries []Entry) ([]Entry, []Command) {
 	}
 	commands := make([]Command, len(entries))
 	for i, e := range entries {
-		c, err := Decode(e.Data)
+		c, err := decode(e.Data, f.reads)
 		if err != nil {
-			f.unread = &UnreadableError{Index: e.Index, Err: err}
-			f.logger.Error(f.unread.Error())
+			f.stop(&UnreadableError{Index: e.Index, Err: err})
 			return entries[:i], commands[:i]
 		}
 		commands[i] = c
 	}
 	return entries, commands
+}
+
+// stop makes all later entries fail.
+func (f *FSM) stop(err *UnreadableError) {
+	f.unread = err
+	f.logger.Error(err.Error())
 }
 
 func (f *FSM) applyAll(entries []Entry, commands []Command, results []any) {
@@ -118,7 +135,7 @@ func (f *FSM) applyAll(entries []Entry, commands []Command, results []any) {
 	// A command panicked, and its transaction was rolled back. Decode again, since
 	// commands own their data, and apply one by one so that only that command fails.
 	for i := range entries {
-		c, _ := Decode(entries[i].Data) // it was decoded before
+		c, _ := decode(entries[i].Data, f.reads) // it was decoded before
 		if one := results[i : i+1]; !f.apply(entries[i:i+1], []Command{c}, one) {
 			one[0] = errdefs.New(errdefs.Internal, fmt.Errorf("command %T at index %d changed nothing: it %w", c, entries[i].Index, ErrPanicked))
 		}
@@ -145,7 +162,9 @@ func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool
 			continue
 		}
 		tx.SetIndex(entries[i].Index)
-		if err := c.apply(tx); err != nil {
+		if err := allowed(tx, c); err != nil {
+			results[i] = err
+		} else if err := c.apply(tx); err != nil {
 			results[i] = err
 		} else if a, ok := c.(answering); ok {
 			results[i] = a.answer()
@@ -153,64 +172,4 @@ func (f *FSM) apply(entries []Entry, commands []Command, results []any) (ok bool
 	}
 	tx.Commit()
 	return true
-}
-
-// Snapshot is the state at one index. It is immutable.
-type Snapshot = interface {
-	// WriteTo writes the snapshot, table by table, until ctx ends.
-	WriteTo(ctx context.Context, w io.Writer) error
-	// Release frees the state that the snapshot holds.
-	Release()
-}
-
-// Snapshot returns the current state at no cost. After an entry that could not be
-// decoded it returns an error, because the snapshot would claim to include that entry.
-func (f *FSM) Snapshot() (Snapshot, error) {
-	if f.unread != nil {
-		return nil, f.unread
-	}
-	return &snapshot{view: f.store.View()}, nil
-}
-
-type snapshot struct{ view *state.View }
-
-// magic is the header of a snapshot; its last byte is the version of the format.
-var magic = [8]byte{'D', 'R', 'O', 'V', 'E', 'R', 'S', 1}
-
-func (s *snapshot) WriteTo(ctx context.Context, w io.Writer) error {
-	if _, err := w.Write(magic[:]); err != nil {
-		return fmt.Errorf("writing a snapshot: %w", err)
-	}
-	return s.view.Save(&cancelable{ctx: ctx, w: w}, NewCodec())
-}
-
-func (s *snapshot) Release() { s.view = nil }
-
-// cancelable is a writer that fails once its context has ended.
-type cancelable struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (c *cancelable) Write(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.w.Write(p)
-}
-
-// Restore replaces the state by a snapshot.
-func (f *FSM) Restore(r io.Reader) error {
-	var head [len(magic)]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return fmt.Errorf("reading a snapshot: %w", err)
-	}
-	if head != magic {
-		return errdefs.InvalidArgumentf("this is not a snapshot of format %d; it was written by another version or is damaged", magic[7])
-	}
-	if err := f.store.Restore(r, NewCodec()); err != nil {
-		return err
-	}
-	f.unread = nil
-	return nil
 }

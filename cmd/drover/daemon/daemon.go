@@ -232,7 +232,7 @@ func (d *Daemon) serverConfig() server.Config {
 		},
 		Jobs:              endpoint.JobLimits{DefaultPriority: c.JobDefaultPriority, MaxPriority: c.JobMaxPriority, MaxCount: c.JobMaxCount, MaxSource: source},
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),
-		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log,
+		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log, Release: d.version,
 		HeartbeatTTL: config.Duration(c.MinHeartbeatTTL, 0), HeartbeatGrace: config.Duration(c.HeartbeatGrace, dispatch.DefaultGrace),
 		MaxHeartbeats: c.MaxHeartbeats, FailoverTTL: config.Duration(c.FailoverTTL, 0), Scheduler: c.Scheduler(),
 	}

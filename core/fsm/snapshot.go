@@ -1,0 +1,122 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Snapshot is the state at one index. It is immutable.
+type Snapshot = interface {
+	// WriteTo writes the snapshot, table by table, until ctx ends.
+	WriteTo(ctx context.Context, w io.Writer) error
+	// Release frees the state that the snapshot holds.
+	Release()
+}
+
+// Snapshot returns the current state at no cost. After an entry that could not be
+// decoded it returns an error, because the snapshot would claim to include that entry.
+func (f *FSM) Snapshot() (Snapshot, error) {
+	if f.unread != nil {
+		return nil, f.unread
+	}
+	return &snapshot{view: f.store.View()}, nil
+}
+
+type snapshot struct{ view *state.View }
+
+// magic begins a snapshot. The byte after it is the format, with the meaning of the first
+// byte of an entry: in format 2 the cluster's level, the index of the state and the
+// release that raised the level follow. They will be at this place in all later formats,
+// so that an older server can say what it needs.
+const magic = "DROVERS"
+
+// maxRelease is the maximum length of the name of a release in a snapshot.
+const maxRelease = 255
+
+func (s *snapshot) WriteTo(ctx context.Context, w io.Writer) error {
+	start := append([]byte(magic), formatPlain)
+	if level := s.view.Level(); level > 1 {
+		release := s.view.Cluster().Release
+		release = release[:min(len(release), maxRelease)]
+		start[len(magic)] = formatLeveled
+		start = append(start, byte(level))
+		start = binary.BigEndian.AppendUint64(start, s.view.Index())
+		start = append(append(start, byte(len(release))), release...)
+	}
+	if _, err := w.Write(start); err != nil {
+		return fmt.Errorf("writing a snapshot: %w", err)
+	}
+	return s.view.Save(&cancelable{ctx: ctx, w: w}, NewCodec())
+}
+
+func (s *snapshot) Release() { s.view = nil }
+
+// cancelable is a writer that fails once its context has ended.
+type cancelable struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (c *cancelable) Write(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.w.Write(p)
+}
+
+// Restore replaces the state by a snapshot. A snapshot that a newer version wrote changes
+// nothing: the error is an *UnreadableError, and no entry is applied any more.
+func (f *FSM) Restore(r io.Reader) error {
+	in := bufio.NewReader(r)
+	err := f.readStart(in)
+	if err == nil {
+		err = f.store.Restore(in, NewCodec())
+	}
+	var unread *UnreadableError
+	if errors.As(err, &unread) {
+		f.stop(unread)
+	} else if err == nil {
+		f.unread = nil
+	}
+	return err
+}
+
+// readStart reads what is before the state, and refuses formats and levels that this
+// server does not read.
+func (f *FSM) readStart(in io.Reader) error {
+	var start [len(magic) + 1]byte
+	if _, err := io.ReadFull(in, start[:]); err != nil {
+		return fmt.Errorf("reading a snapshot: %w", err)
+	}
+	format := start[len(magic)]
+	if !bytes.HasPrefix(start[:], []byte(magic)) || format == 0 {
+		return errdefs.InvalidArgumentf("this is not the state of a snapshot of Drover, or it is damaged")
+	}
+	if format == formatPlain {
+		return nil
+	}
+	var more [10]byte // level, index, length of the release
+	if _, err := io.ReadFull(in, more[:]); err != nil {
+		return fmt.Errorf("reading a snapshot: %w", err)
+	}
+	release := make([]byte, more[9])
+	if _, err := io.ReadFull(in, release); err != nil {
+		return fmt.Errorf("reading a snapshot: %w", err)
+	}
+	if level := int(more[0]); format > formatLeveled || level > f.reads {
+		return &UnreadableError{Index: binary.BigEndian.Uint64(more[1:9]), Snapshot: true,
+			Err: &LevelError{Needs: level, Reads: f.reads, Release: string(release)}}
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package propose
+
+import "github.com/drover-project/drover/core/fsm"
+
+// Gate refuses commands above the cluster's capability level, which some server could not
+// read: that server would stop. All proposals of a server pass one.
+type Gate struct {
+	// Level returns the level in the state.
+	Level func() int
+	// Refuse returns the error for a command that needs a level. It says which servers
+	// are too old.
+	Refuse func(level int) error
+}
+
+// Check returns an error of class FailedPrecondition if the entry needs a higher level than
+// the cluster has.
+func (g Gate) Check(entry []byte) error {
+	if need := fsm.Needs(entry); need > g.Level() {
+		return g.Refuse(need)
+	}
+	return nil
+}
