@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/server"
 	"github.com/drover-project/drover/internal/testkit/lifecycles"
 )
@@ -137,7 +138,8 @@ func (m *Member) Start() {
 	cfg := server.Config{
 		DataDir: m.Dir, Dev: true, Region: "global", Datacenter: "dc1", Address: m.Address, Workers: 1,
 		GC: gc.DefaultThresholds(), LocalNode: func() string { return "" }, Logger: hclog.NewNullLogger(),
-		Raft: server.RaftConfig{Listener: m.wire.listen(m.Address, l), Dial: m.wire.dialer(m.Address)},
+		Announced: func(string) (string, int) { return "", fsm.Level },
+		Raft:      server.RaftConfig{Listener: m.wire.listen(m.Address, l), Dial: m.wire.dialer(m.Address)},
 	}
 	m.adjust(&cfg)
 	if m.Server, err = server.New(cfg); err != nil {
