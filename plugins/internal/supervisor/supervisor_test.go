@@ -526,6 +526,8 @@ func TestASamplerThatHasSeenATaskSleepNoticesThatItRunsAgainAndWhatItStarts(t *t
 		r.must(err)
 		return s.Measure(list)
 	}
+	// Memory of a process that has just been executed is not in its counters yet.
+	r.eventually("the task sleeps", func() bool { return measure()["b"].RSS > 0 })
 	for range 3 {
 		if u := measure(); len(u["b"].PIDs) == 0 || u["b"].RSS == 0 {
 			t.Fatalf("a task that sleeps uses %+v", u["b"])
