@@ -289,7 +289,7 @@ func (a *Agent) serve() {
 		PluginInstall: a.cfg.PluginInstall, Machine: a.plugins, Samples: a.stats, MHz: a.mhz(), NoExec: a.cfg.NoExec, Logger: a.cfg.Logger,
 	}
 	if a.host != nil {
-		cfg.Plugins = a.host
+		cfg.Plugins, cfg.Drivers = a.host, a.host
 	}
 	a.server = serve.New(cfg)
 }

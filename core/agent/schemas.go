@@ -4,12 +4,14 @@
 package agent
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/driverschema"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -55,6 +57,7 @@ func bodyOf(p pluginhost.DriverFingerprint) *driverschema.Body {
 	c := p.Capabilities
 	out := &driverschema.Body{Driver: p.Name, Task: p.TaskConfigSchema, Capabilities: driverschema.Capabilities{
 		SendSignals: c.SendSignals, Exec: c.Exec, MountConfigs: c.MountConfigs, DisableLogCollection: c.DisableLogCollection, Ignores: c.Ignores,
+		Validates: slices.Contains(p.Features, driver.FeatureValidateTask),
 	}}
 	for _, m := range c.NetworkModes {
 		out.Capabilities.NetworkModes = append(out.Capabilities.NetworkModes, string(m))

@@ -46,12 +46,33 @@ type JobValidateRequest struct {
 	Namespace string `json:"-"`
 }
 
+// The severities of a JobFinding.
+const (
+	FindingError   = "error"   // the job is refused
+	FindingWarning = "warning" // the user is told
+)
+
+// JobFinding is what a driver finds in a task of a job, or in its group if Task is empty.
+// Path is the place in the words of a job file, such as config.mount[1].source. Message is
+// the text that is also among the errors or the warnings of the answer. Findings are an
+// addition of Drover to the reference's answers, for clients that have the job file and can
+// show the line.
+type JobFinding struct {
+	TaskGroup string
+	Task      string `json:",omitempty"`
+	Driver    string
+	Path      string
+	Severity  string
+	Message   string
+}
+
 // JobValidateResponse lists the errors of a job.
 type JobValidateResponse struct {
 	DriverConfigValidated bool
 	ValidationErrors      []string
 	Error                 string
 	Warnings              string
+	Findings              []*JobFinding `json:",omitempty"`
 }
 
 // JobPlanRequest asks what registering a job would change.
@@ -72,6 +93,7 @@ type JobPlanResponse struct {
 	Diff               *model.JobDiff // nil if not requested
 	NextPeriodicLaunch *time.Time
 	Warnings           string
+	Findings           []*JobFinding `json:",omitempty"`
 	Index              uint64
 }
 
@@ -98,6 +120,7 @@ type JobRegisterResponse struct {
 	EvalCreateIndex uint64
 	JobModifyIndex  uint64
 	Warnings        string
+	Findings        []*JobFinding `json:",omitempty"`
 	QueryMeta
 }
 

@@ -1,12 +1,13 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package driverschema owns what servers and the CLI know about task drivers: the body
+// Package driverschema owns what servers know about task drivers: the body
 // that a driver publishes (its capabilities and the schema of a task's config block),
 // its hash, and the check of a job against the bodies in a cluster. It does not own
 // the storage of bodies (core/state), their transport (core/agent, core/dispatch) or
-// the positions of findings in job files (core/jobspec). core/agent, core/dispatch,
-// core/endpoint and cmd/drover import it.
+// the positions of findings in job files (core/jobspec), nor the rules that only a driver's
+// code can check, for which it says who is to be asked. core/agent, core/dispatch and
+// core/endpoint import it.
 package driverschema
 
 import (
@@ -32,7 +33,12 @@ type Body struct {
 	Driver       string        `json:"driver"`
 	Capabilities Capabilities  `json:"capabilities"`
 	Task         schema.Schema `json:"task"`
+
+	hash string // set by Decode
 }
+
+// Hash returns the hash of a body that Decode has returned.
+func (b *Body) Hash() string { return b.hash }
 
 // Capabilities are the capabilities of sdk/driver/v1 that a job can use.
 type Capabilities struct {
@@ -42,6 +48,9 @@ type Capabilities struct {
 	MountConfigs         bool     `json:"mount_configs,omitempty"`
 	DisableLogCollection bool     `json:"disable_log_collection,omitempty"`
 	Ignores              []string `json:"ignores,omitempty"`
+	// Validates: the driver has rules beyond its schema, and a node with it can be asked
+	// what they say about a config (driver.Validator).
+	Validates bool `json:"validates,omitempty"`
 }
 
 // Encode returns the encoding of a body and its hash. It returns the same error as
@@ -85,6 +94,7 @@ func Decode(data []byte) (*Body, error) {
 	if err := settle(&b.Task, b.Driver, 0, &left); err != nil {
 		return nil, err
 	}
+	b.hash = Hash(data)
 	return b, nil
 }
 

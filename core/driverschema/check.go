@@ -39,7 +39,24 @@ func (f Finding) Where() string {
 // Report contains the findings about a job.
 type Report struct {
 	Problems []Finding // with these the driver does not start the task
-	Ignored  []Finding // features that the driver ignores
+	Warnings []Finding // such as features that the driver ignores
+	Asks     []Ask
+}
+
+// Ask is a task whose config fits the schema of its driver, and about which the driver has
+// something to say that only its code can.
+type Ask struct {
+	Group, Task, Driver string
+	Config              map[string]any // as in the job file
+	// Hashes are the versions of the driver that are to be asked. Sure is set if they are all
+	// that accept the config: otherwise a version without rules would start the task.
+	Hashes []string
+	Sure   bool
+}
+
+// At returns a finding about the task.
+func (a Ask) At(path, text string) Finding {
+	return Finding{Group: a.Group, Task: a.Task, Driver: a.Driver, Path: path, Text: text}
 }
 
 // Found is what is known about a driver: the bodies to check against, newest first,
@@ -73,7 +90,7 @@ type report struct {
 const maxFindings = 1000
 
 func (r *report) task(g *model.TaskGroup, t *model.Task) {
-	if len(r.Problems) >= maxFindings || len(r.Ignored) >= maxFindings {
+	if len(r.Problems) >= maxFindings || len(r.Warnings) >= maxFindings {
 		return
 	}
 	found, ok := r.seen[t.Driver]
@@ -84,19 +101,24 @@ func (r *report) task(g *model.TaskGroup, t *model.Task) {
 	at := Finding{Group: g.Name, Task: t.Name, Driver: t.Driver}
 	if found.Absent {
 		at.Path, at.Text = "driver", fmt.Sprintf("no node of the cluster offers driver %q", t.Driver)
-		r.Ignored = append(r.Ignored, at)
+		r.Warnings = append(r.Warnings, at)
 	}
 	var first schema.Problems
+	var accepting []*Body
 	for i, b := range found.Bodies {
 		problems := schema.ProblemsOf(b.Task.Validate(t.Config))
 		if len(problems) == 0 {
-			r.Ignored = append(r.Ignored, b.ignored(g, t)...)
-			r.Problems = append(r.Problems, b.opensNetwork(g, t)...)
-			return
+			accepting = append(accepting, b)
 		}
 		if i == 0 {
 			first = problems
 		}
+	}
+	if len(accepting) > 0 {
+		r.Warnings = append(r.Warnings, accepting[0].ignored(g, t)...)
+		r.Problems = append(r.Problems, accepting[0].opensNetwork(g, t)...)
+		r.ask(g, t, accepting)
+		return
 	}
 	for _, p := range first {
 		at.Path, at.Text = p.Path, p.Text
@@ -104,5 +126,20 @@ func (r *report) task(g *model.TaskGroup, t *model.Task) {
 			at.Text += " (" + p.Description + ")"
 		}
 		r.Problems = append(r.Problems, at)
+	}
+}
+
+// ask notes a task about which versions of its driver can be asked.
+func (r *report) ask(g *model.TaskGroup, t *model.Task, accepting []*Body) {
+	a := Ask{Group: g.Name, Task: t.Name, Driver: t.Driver, Config: t.Config, Sure: true}
+	for _, b := range accepting {
+		if b.Capabilities.Validates && b.hash != "" {
+			a.Hashes = append(a.Hashes, b.hash)
+		} else {
+			a.Sure = false
+		}
+	}
+	if len(a.Hashes) > 0 {
+		r.Asks = append(r.Asks, a)
 	}
 }

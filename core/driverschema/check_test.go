@@ -54,7 +54,7 @@ func TestEveryProblemIsNamedWithItsTaskAndTheDriversOwnWords(t *testing.T) {
 		`task group "web" -> task "server" -> config.command: required (program to run)`,
 		`task group "web" -> task "server" -> config.args: must be a list, is "y" (its arguments)`,
 		`task group "web" -> task "server" -> config.comand: unknown attribute; did you mean "command"?`)
-	same(t, r.Ignored)
+	same(t, r.Warnings)
 }
 
 func TestAConfigIsRightIfOneVersionOfTheDriverAcceptsIt(t *testing.T) {
@@ -71,12 +71,12 @@ func TestAConfigIsRightIfOneVersionOfTheDriverAcceptsIt(t *testing.T) {
 
 func TestADriverOfWhichNothingIsKnownIsNotChecked(t *testing.T) {
 	r := driverschema.Check(job(task(map[string]any{"anything": 1})), with())
-	if len(r.Problems)+len(r.Ignored) > 0 {
+	if len(r.Problems)+len(r.Warnings) > 0 {
 		t.Fatalf("%+v", r)
 	}
 	r = driverschema.Check(job(task(nil)), func(string) driverschema.Found { return driverschema.Found{Absent: true} })
 	same(t, r.Problems)
-	same(t, r.Ignored, `task group "web" -> task "server" -> driver: no node of the cluster offers driver "shell"`)
+	same(t, r.Warnings, `task group "web" -> task "server" -> driver: no node of the cluster offers driver "shell"`)
 }
 
 func TestTheBodiesAreThoseOfTheNodesThatTheJobMayRunOn(t *testing.T) {
@@ -131,13 +131,13 @@ func TestWhatTheDriverWillNotActOnIsSaid(t *testing.T) {
 	}
 	able := shell()
 	able.Capabilities = driverschema.Capabilities{SendSignals: true, Exec: true, MountConfigs: true, NetworkModes: []string{"host", "group"}}
-	same(t, driverschema.Check(everything(), with(able)).Ignored)
+	same(t, driverschema.Check(everything(), with(able)).Warnings)
 
 	unable := shell()
 	unable.Capabilities = driverschema.Capabilities{DisableLogCollection: true, NetworkModes: []string{"host"},
 		Ignores: []string{"user", "kill_signal", "resources.cores", "resources.memory_max", "resources.device", "network.dns", "a word of tomorrow"}}
 	const at, group = `task group "web" -> task "server" -> `, `task group "web" -> `
-	same(t, driverschema.Check(everything(), with(unable)).Ignored,
+	same(t, driverschema.Check(everything(), with(unable)).Warnings,
 		at+`user: driver "shell" does not act on it`,
 		at+`kill_signal: driver "shell" does not act on it`,
 		at+`resources.cores: driver "shell" does not act on it`,
@@ -155,7 +155,7 @@ func TestWhatTheDriverWillNotActOnIsSaid(t *testing.T) {
 
 	plain := job(task(map[string]any{"command": "x"}))
 	plain.TaskGroups[0].Tasks[0].LogConfig = &model.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10}
-	same(t, driverschema.Check(plain, with(unable)).Ignored)
+	same(t, driverschema.Check(plain, with(unable)).Warnings)
 }
 
 func TestAJobWithoutANetworkIsRefusedWhereNoDriverKeepsItOff(t *testing.T) {
@@ -169,5 +169,42 @@ func TestAJobWithoutANetworkIsRefusedWhereNoDriverKeepsItOff(t *testing.T) {
 	closed.Capabilities = driverschema.Capabilities{NetworkModes: []string{"host", "none"}}
 	if r := driverschema.Check(j, with(closed)); len(r.Problems) > 0 {
 		t.Errorf("a driver that can: %v", r.Problems)
+	}
+}
+
+func TestADriverWithRulesIsAskedAboutWhatFitsItsSchema(t *testing.T) {
+	decoded := func(validates bool, more ...schema.Attribute) *driverschema.Body {
+		b := shell()
+		b.Capabilities.Validates = validates
+		b.Task.Attributes = append(b.Task.Attributes, more...)
+		_, data, err := b.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err = driverschema.Decode(data); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	rules, newer, none := decoded(true), decoded(true, attr("dir", schema.String, false, "")), decoded(false, attr("dir", schema.String, false, ""))
+	good, mixed := map[string]any{"command": "x"}, map[string]any{"command": "x", "dir": "/"}
+	for _, c := range []struct {
+		what   string
+		config map[string]any
+		bodies []*driverschema.Body
+		hashes []string
+		sure   bool
+	}{
+		{"no rules", good, []*driverschema.Body{none}, nil, false},
+		{"no schema fits", map[string]any{}, []*driverschema.Body{rules}, nil, false},
+		{"rules", good, []*driverschema.Body{rules}, []string{rules.Hash()}, true},
+		{"two versions with rules", good, []*driverschema.Body{newer, rules}, []string{newer.Hash(), rules.Hash()}, true},
+		{"only one of them fits", mixed, []*driverschema.Body{newer, rules}, []string{newer.Hash()}, true},
+		{"a version without rules would start it", good, []*driverschema.Body{rules, none}, []string{rules.Hash()}, false},
+	} {
+		asks := driverschema.Check(job(task(c.config)), with(c.bodies...)).Asks
+		if len(c.hashes) == 0 && len(asks) > 0 || len(c.hashes) > 0 && (len(asks) != 1 || !slices.Equal(asks[0].Hashes, c.hashes) || asks[0].Sure != c.sure) {
+			t.Errorf("%s: %+v", c.what, asks)
+		}
 	}
 }

@@ -102,13 +102,13 @@ func (e *Endpoint) admitTimes(job *model.Job) error {
 }
 
 // ValidateJob validates a job without registering it.
-func (e *Endpoint) ValidateJob(_ context.Context, req *api.JobValidateRequest) (*api.JobValidateResponse, error) {
+func (e *Endpoint) ValidateJob(ctx context.Context, req *api.JobValidateRequest) (*api.JobValidateResponse, error) {
 	job, err := e.canonical(req.Job, req.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	warnings, err := e.check(job, req.Job)
-	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job, warnings...)}
+	found, err := e.check(ctx, job, req.Job)
+	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job, found.warnings...), Findings: found.findings}
 	if err != nil {
 		out.Error = err.Error()
 		out.ValidationErrors = model.Problems(err)
@@ -131,7 +131,7 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if req.Region != "" && job.Region != req.Region && job.Region != model.DefaultRegion {
 		return nil, errdefs.InvalidArgumentf("No path to region")
 	}
-	warnings, err := e.check(job, req.Job)
+	found, err := e.check(ctx, job, req.Job)
 	if err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
@@ -142,12 +142,12 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if err := e.Jobs.checkCount(job); err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
-	warnings = append(warnings, e.Jobs.keepSource(req)...)
+	warnings := append(found.warnings, e.Jobs.keepSource(req)...)
 	out, err := e.register(ctx, job, model.EvalTriggerJobRegister, req)
 	if err != nil {
 		return nil, err
 	}
-	out.Warnings = jobspec.WarningText(job, warnings...)
+	out.Warnings, out.Findings = jobspec.WarningText(job, warnings...), found.findings
 	return out, nil
 }
 

@@ -45,7 +45,7 @@ func (ids) NewID() string { return newID() }
 
 // PlanJob returns what a registration would change: it runs the scheduler on the state
 // with the job, and stores nothing.
-func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.JobPlanResponse, error) {
+func (e *Endpoint) PlanJob(ctx context.Context, req *api.JobPlanRequest) (*api.JobPlanResponse, error) {
 	job, err := e.canonical(req.Job, req.Namespace)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 	if req.JobID != "" && req.JobID != job.ID {
 		return nil, errdefs.InvalidArgumentf("Job ID does not match")
 	}
-	warnings, err := e.check(job, req.Job)
+	found, err := e.check(ctx, job, req.Job)
 	if err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
@@ -63,7 +63,7 @@ func (e *Endpoint) PlanJob(_ context.Context, req *api.JobPlanRequest) (*api.Job
 	view := e.Store.View()
 	cur := view.JobByID(job.Namespace, job.ID)
 	keepScalingIDs(job, cur)
-	out := &api.JobPlanResponse{Warnings: jobspec.WarningText(job, warnings...)}
+	out := &api.JobPlanResponse{Warnings: jobspec.WarningText(job, found.warnings...), Findings: found.findings}
 	job.SubmitTime = e.Now().UnixNano()
 	if cur != nil {
 		out.JobModifyIndex, out.Index = cur.JobModifyIndex, cur.JobModifyIndex

@@ -4,11 +4,13 @@
 package endpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/driverschema"
 	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
@@ -71,27 +73,45 @@ func (b *bodies) find(view *state.View, job *model.Job, driver string) driversch
 // maxFindings limits the number of findings about one job.
 const maxFindings = 200
 
+// checked is what was found out about a job that can be registered.
+type checked struct {
+	warnings []string
+	findings []*api.JobFinding
+}
+
 // check validates a job: its own values, the cluster's limits, and the configs of its
-// tasks against their drivers. Warnings are features that drivers ignore, and unknown
-// fields in the document that was sent. A job that is to be stopped is not rejected
-// because of its drivers.
-func (e *Endpoint) check(job *model.Job, sent []byte) (warnings []string, err error) {
+// tasks against their drivers: their schemas, and on nodes their rules. Warnings are
+// features that drivers ignore, what drivers warn of, and unknown fields in the document
+// that was sent. A job that is to be stopped is not rejected because of its drivers.
+func (e *Endpoint) check(ctx context.Context, job *model.Job, sent []byte) (out checked, err error) {
 	err = e.Jobs.validate(job)
 	for i, field := range jobspec.UnreadJSON(sent) {
 		if i == maxFindings {
 			break
 		}
-		warnings = append(warnings, fmt.Sprintf("the field %s is not one of a job and is not acted on; is it misspelt?", field))
+		out.warnings = append(out.warnings, fmt.Sprintf("the field %s is not one of a job and is not acted on; is it misspelt?", field))
 	}
 	if job.Stop {
-		return warnings, err
+		return out, err
 	}
 	view := e.Store.View()
 	report := driverschema.Check(job, func(driver string) driverschema.Found { return e.bodies.find(view, job, driver) })
-	if len(report.Problems) > 0 {
-		err = withProblems(err, texts(report.Problems))
+	problems, warnings := e.verdicts(ctx, view, job, report.Asks)
+	problems, warnings = append(report.Problems, problems...), append(report.Warnings, warnings...)
+	if len(problems) > 0 {
+		err = withProblems(err, texts(problems))
 	}
-	return slices.Concat(warnings, texts(report.Ignored), memoryMaxIgnored(view, job), neverInPlace(view, job)), err
+	out.warnings = slices.Concat(out.warnings, texts(warnings), memoryMaxIgnored(view, job), neverInPlace(view, job))
+	out.findings = append(findings(problems, api.FindingError), findings(warnings, api.FindingWarning)...)
+	return out, err
+}
+
+// findings returns findings as the API has them.
+func findings(in []driverschema.Finding, severity string) (out []*api.JobFinding) {
+	for _, f := range in[:min(len(in), maxFindings)] {
+		out = append(out, &api.JobFinding{TaskGroup: f.Group, Task: f.Task, Driver: f.Driver, Path: f.Path, Severity: severity, Message: f.String()})
+	}
+	return out
 }
 
 // memoryMaxIgnored returns warnings for tasks whose memory_max has no effect.

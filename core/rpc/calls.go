@@ -27,13 +27,14 @@ const (
 	MethodAllocTasks  = "alloc.tasks"        // AllocRequest; model.AllocTasks
 	MethodRestart     = "alloc.restart"
 	MethodSignal      = "alloc.signal"
-	MethodListFiles   = "fs.ls"     // FileRequest; []FileInfo
-	MethodStatFile    = "fs.stat"   // FileRequest; FileInfo
-	MethodReadFile    = "fs.read"   // FileRequest; chunks of bytes
-	MethodStreamFile  = "fs.stream" // FileRequest; stream of StreamFrame
-	MethodStreamLogs  = "fs.logs"   // LogRequest; stream of StreamFrame
-	MethodExec        = "exec"      // ExecRequest; input and output messages as JSON
-	MethodHTTP        = "http"      // no request; a connection to the agent's HTTP API, bytes both ways
+	MethodListFiles   = "fs.ls"           // FileRequest; []FileInfo
+	MethodStatFile    = "fs.stat"         // FileRequest; FileInfo
+	MethodReadFile    = "fs.read"         // FileRequest; chunks of bytes
+	MethodStreamFile  = "fs.stream"       // FileRequest; stream of StreamFrame
+	MethodStreamLogs  = "fs.logs"         // LogRequest; stream of StreamFrame
+	MethodExec        = "exec"            // ExecRequest; input and output messages as JSON
+	MethodValidate    = "driver.validate" // ValidateRequest; []ValidateAnswer, one per config
+	MethodHTTP        = "http"            // no request; a connection to the agent's HTTP API, bytes both ways
 
 	MethodPlugins       = "plugin.list"    // no request; []*model.AgentPlugin
 	MethodPlugin        = "plugin.read"    // PluginRequest with a Name; *model.AgentPlugin
@@ -120,6 +121,31 @@ type ExecRequest struct {
 	User string            `json:",omitempty"`
 	Dir  string            `json:",omitempty"`
 	Env  map[string]string `json:",omitempty"`
+}
+
+// MaxValidated is how many configs a ValidateRequest may have.
+const MaxValidated = 64
+
+// ValidateRequest asks what a driver has to say about the configs of tasks, as they are in
+// the job file: what only the start of a task knows may be missing in them.
+type ValidateRequest struct {
+	Driver  string
+	Configs []map[string]any
+}
+
+// ValidateAnswer is what a driver says about a config. Unknown is set if it could not say:
+// why.
+type ValidateAnswer struct {
+	Findings []ConfigFinding `json:",omitempty"`
+	Unknown  string          `json:",omitempty"`
+}
+
+// ConfigFinding is one finding about a config. Path is the attribute, such as
+// config.mount[1].source. With an Error the task would not start.
+type ConfigFinding struct {
+	Path  string
+	Text  string
+	Error bool `json:",omitempty"`
 }
 
 // Actions of a PluginRequest.

@@ -76,7 +76,8 @@ func Unmarshal(config []byte, into any) error {
 
 // walker walks a config along its schema and collects problems.
 type walker struct {
-	deferred bool
+	deferred bool   // strings with an interpolation stand for any value
+	later    *Open  // if set, values with an interpolation are left out and noted here
 	about    string // description of the current attribute
 	secret   bool   // the value must not appear in problems
 	problems Problems
@@ -114,6 +115,9 @@ func (w *walker) object(path string, s *Schema, config map[string]any) map[strin
 			v = a.Default
 		}
 		w.about, w.secret = a.Description, secret || a.Sensitive
+		if w.leaves(path+"."+a.Name, a, v) {
+			continue
+		}
 		switch {
 		case v == nil && a.Required:
 			w.addf(path+"."+a.Name, "required")

@@ -5,78 +5,59 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/drover-project/drover/core/driverschema"
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// driverTimeout limits the time for reading drivers' schemas. They only improve the
-// messages: servers check the job in any case.
-const driverTimeout = 5 * time.Second
-
 // maxPlaced is the number of problems that are printed with their positions.
 const maxPlaced = 200
 
-// driverReport holds the problems that the schemas of the drivers find in a job
-// file.
+// driverReport gives the findings of drivers in an answer of the servers their positions in
+// the job file.
 type driverReport struct {
-	driverschema.Report
-	draft *jobspec.Draft
+	draft    *jobspec.Draft
+	findings []*api.JobFinding
 }
 
-// askDrivers checks a job file against the drivers' schemas that the cluster knows.
-// A schema that cannot be read is skipped, because the servers check the job again.
-func (s *session) askDrivers(ctx context.Context, draft *jobspec.Draft) *driverReport {
-	out := &driverReport{draft: draft}
-	job, err := draft.Canonical()
-	if err != nil {
-		return out
+// refused returns the error for a job that the servers have refused with err: the problems
+// that drivers have with it, with their positions, and all others. Servers older than the
+// findings, and refusals for other reasons, leave err as it is.
+func (s *session) refused(ctx context.Context, draft *jobspec.Draft, body json.RawMessage, err error) error {
+	if errdefs.IsUnavailable(err) || ctx.Err() != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, driverTimeout)
-	defer cancel()
-	out.Report = driverschema.Check(job, func(driver string) driverschema.Found { return s.foundDriver(ctx, job, driver) })
-	return out
+	res, failed := s.client.ValidateJob(ctx, body)
+	if failed != nil || !slices.ContainsFunc(res.Findings, isProblem) {
+		return err
+	}
+	return s.invalid(res, &driverReport{draft, res.Findings})
 }
 
-func (s *session) foundDriver(ctx context.Context, job *model.Job, driver string) driverschema.Found {
-	answer, err := s.client.DriverSchemas(ctx, driver)
-	if err != nil {
-		return driverschema.Found{Absent: errdefs.IsNotFound(err)}
-	}
-	var all []driverschema.Known
-	for _, x := range answer.Schemas {
-		body, err := driverschema.Decode(x.Schema)
-		if err != nil {
-			continue // a format of a newer version
-		}
-		k := driverschema.Known{Body: body, CreateIndex: x.CreateIndex}
-		for _, u := range x.Uses {
-			k.Uses = append(k.Uses, *u)
-		}
-		all = append(all, k)
-	}
-	return driverschema.Found{Bodies: driverschema.Choose(all, job), Absent: answer.Nodes == 0}
-}
+func isProblem(f *api.JobFinding) bool { return f.Severity == api.FindingError }
 
 // err returns the problems with their positions in the file, or nil if there are
 // none.
 func (r *driverReport) err() error {
 	var notes []jobspec.Note
-	for i, f := range r.Problems {
-		if i == maxPlaced {
-			notes[i-1].Detail += fmt.Sprintf("\n\n%d more errors are not shown.", len(r.Problems)-i)
+	for _, f := range r.findings {
+		if !isProblem(f) {
+			continue
+		}
+		if len(notes) == maxPlaced {
+			notes[maxPlaced-1].Detail += "\n\nMore errors are not shown."
 			break
 		}
 		notes = append(notes, jobspec.Note{
-			Group: f.Group, Task: f.Task, Path: f.Path,
-			Summary: fmt.Sprintf("Invalid config for driver %q", f.Driver), Detail: f.String(),
+			Group: f.TaskGroup, Task: f.Task, Path: f.Path,
+			Summary: fmt.Sprintf("Invalid config for driver %q", f.Driver), Detail: f.Message,
 		})
 	}
 	if len(notes) == 0 {
@@ -89,10 +70,10 @@ func (r *driverReport) err() error {
 // concern drivers.
 func (r *driverReport) locate(warnings string) string {
 	lines := strings.Split(warnings, "\n")
-	for _, f := range r.Ignored {
-		i := slices.Index(lines, "* "+f.String())
-		if where := r.draft.Where(f.Group, f.Task, f.Path); i >= 0 && where != "" {
-			lines[i] = "* " + where + ": " + f.String()
+	for _, f := range r.findings {
+		i := slices.Index(lines, "* "+f.Message)
+		if where := r.draft.Where(f.TaskGroup, f.Task, f.Path); i >= 0 && where != "" {
+			lines[i] = "* " + where + ": " + f.Message
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -102,7 +83,7 @@ func (r *driverReport) locate(warnings string) string {
 func (r *driverReport) others(validation []string) error {
 	var rest model.ValidationError
 	for _, text := range validation {
-		if !slices.ContainsFunc(r.Problems, func(f driverschema.Finding) bool { return f.String() == text }) {
+		if !slices.ContainsFunc(r.findings, func(f *api.JobFinding) bool { return isProblem(f) && f.Message == text }) {
 			rest = append(rest, errors.New(text))
 		}
 	}

@@ -41,13 +41,9 @@ func jobPlan() spec {
 				if draft.ID == nil {
 					return fmt.Errorf("the job has no ID; set it")
 				}
-				drivers := s.askDrivers(ctx, draft)
-				if err := drivers.err(); err != nil {
-					return err
-				}
 				plan, err := s.client.PlanJob(ctx, *draft.ID, &api.JobPlanRequest{Job: body, Diff: *diff, PolicyOverride: *override})
 				if err != nil {
-					return err
+					return s.refused(ctx, draft, body, err)
 				}
 				s.json = *asJSON // here -json means that the job file is JSON, not that the output is
 				if done, err := s.formatted(plan); done {
@@ -55,7 +51,7 @@ func jobPlan() spec {
 						return err
 					}
 				} else {
-					plan.Warnings = drivers.locate(plan.Warnings)
+					plan.Warnings = (&driverReport{draft, plan.Findings}).locate(plan.Warnings)
 					if err := s.printPlan(plan, args[0]); err != nil {
 						return err
 					}

@@ -47,15 +47,11 @@ func jobRun() spec {
 				if req.EnforceIndex, req.JobModifyIndex, err = checkIndex(*check); err != nil {
 					return err
 				}
-				drivers := s.askDrivers(ctx, draft)
-				if err := drivers.err(); err != nil {
-					return err
-				}
 				res, err := s.client.RegisterJob(ctx, req)
 				if err != nil {
-					return err
+					return s.refused(ctx, draft, body, err)
 				}
-				s.warn(drivers.locate(res.Warnings))
+				s.warn((&driverReport{draft, res.Findings}).locate(res.Warnings))
 				if draft.ID != nil {
 					s.maybeUI(*show, uiJob(s.client.Namespace(), *draft.ID))
 				}

@@ -28,11 +28,11 @@ func jobValidate() spec {
 				if err != nil {
 					return err
 				}
-				drivers := s.askDrivers(ctx, draft)
 				res, err := s.client.ValidateJob(ctx, body)
 				if err != nil {
 					return err
 				}
+				drivers := &driverReport{draft, res.Findings}
 				s.warn(drivers.locate(res.Warnings))
 				if err := s.invalid(res, drivers); err != nil {
 					return err

@@ -64,6 +64,7 @@ type Config struct {
 	// install and remove plugins.
 	Plugins       Plugins
 	PluginInstall bool
+	Drivers       Drivers // nil like Plugins
 	Machine       Machine
 	Samples       Samples
 	MHz           float64 // speed of a core
@@ -122,6 +123,8 @@ func (s *Server) call(ctx context.Context, call rpc.Call, in <-chan []byte, send
 		return with(call, func(q rpc.PluginRequest) error { return s.answerPlugin(q.Name, send) })
 	case rpc.MethodChangePlugin, rpc.MethodInstallPlugin:
 		return with(call, func(q rpc.PluginRequest) error { return s.changePlugin(ctx, q, in, send) })
+	case rpc.MethodValidate:
+		return with(call, func(q rpc.ValidateRequest) error { return s.validateConfigs(ctx, q, send) })
 	case rpc.MethodHTTP:
 		return s.cfg.HTTP.Answer(ctx, in, send)
 	case rpc.MethodExec:

@@ -131,6 +131,9 @@ const UnitBytes = v1.UnitBytes
 // IOMeasures names the values of IOStats.
 var IOMeasures = v1.IOMeasures
 
+// FeatureValidateTask: the driver is a Validator.
+const FeatureValidateTask = v1.FeatureValidateTask
+
 // FeatureUpdateResources: the driver is an Updater.
 const FeatureUpdateResources = v1.FeatureUpdateResources
 

@@ -19,7 +19,9 @@ const FeatureValidateTask Feature = "validate_task"
 // Validator is implemented by drivers with rules that a schema cannot express, such as two
 // attributes that exclude each other. Before it starts a task, the agent asks for
 // everything that is wrong with its config, and a config with an error is not started. Use
-// the same function in StartTask, with Refusal.
+// the same function in StartTask, with Refusal. Servers ask, too, when a job is validated,
+// planned or registered. Attributes that only a node can fill in are missing in the config
+// then, and findings at them or at a block that contains them are dropped.
 type Validator interface {
 	// ValidateTask returns what is wrong with the config of a task; nothing if StartTask
 	// may succeed. It starts nothing, asks no daemon, reads no file of the task, which may

@@ -32,7 +32,7 @@ type ValidateTaskRequest struct {
 	// Name of the driver.
 	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
 	// The task's config block: a JSON object that fits task_config_schema, with defaults
-	// filled in.
+	// filled in. When a job is validated, what only a start knows is missing.
 	DriverConfig  []byte `protobuf:"bytes,2,opt,name=driver_config,json=driverConfig,proto3" json:"driver_config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
