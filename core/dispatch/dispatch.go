@@ -5,7 +5,9 @@ package dispatch
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/subtle"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -39,11 +41,20 @@ type Raft interface {
 	VerifyLeader(ctx context.Context) error
 }
 
-// Config holds the dependencies and settings of a Dispatcher. All fields except
-// Region, Addresses, NodeEvals, TTL and Now are required.
+// Config holds the dependencies and settings of a Dispatcher. Store, Raft, NewID,
+// OpenVariable, PluginFile and Logger are required.
 type Config struct {
 	Store *state.Store
 	Raft  Raft
+	// ServerID is the id of this server. It is required if there are others.
+	ServerID string
+	// Leader is the server that leads; nil means that this server is the only one.
+	Leader Leader
+	// Peers reaches nodes that other servers hear; nil means that there are none.
+	Peers Peers
+	// MaxReturns limits how many nodes per second may begin to be heard by this server;
+	// 0 means DefaultMaxReturns.
+	MaxReturns float64
 	// NewID generates the id of an eval.
 	NewID func() string
 	// NodeEvals returns the evals that a change of a node requires; nil means
@@ -74,20 +85,25 @@ type Config struct {
 	Logger hclog.Logger
 }
 
-// Dispatcher holds the sessions of nodes. It serves nodes while Run runs.
+// Dispatcher holds the sessions of nodes with one server. It serves nodes while Run runs,
+// and keeps the roll of all nodes while Lead runs.
 type Dispatcher struct {
 	cfg     Config
+	leader  Leader
 	logger  hclog.Logger
 	updates chan *updateRequest
 	schemas chan struct{} // capacity 1: held while schemas are stored
+	poke    chan struct{} // capacity 1: the leader must learn of something soon
+	shared  confirmations
 
 	mu       sync.Mutex
-	sessions map[string]*session  // by node id
-	leases   map[string]time.Time // by node id: end of its lease; nil unless this server is the leader
-	away     map[string]bool      // by node id: its agent has announced a restart
-	amnesty  time.Time            // no lease ends before this; see grantAll
-	holders  map[string]holder    // by node id: the agent process that acts as the node
-	term     string               // term in which this server is the leader; see Begin
+	sessions map[string]*session // by node id
+	hearing  *hearing
+	returns  returns
+	acked    chan struct{} // closed and replaced when the leader has acknowledged a report
+	awakeAt  time.Time     // when this process certainly ran
+	roll     *roll         // nil unless this server is the leader
+	term     string        // term in which this server is the leader; see Begin
 }
 
 var (
@@ -111,37 +127,73 @@ func New(cfg Config) *Dispatcher {
 	if cfg.Addresses == nil {
 		cfg.Addresses = func() []string { return nil }
 	}
-	return &Dispatcher{
+	if cfg.ServerID == "" {
+		cfg.ServerID = "this server" // a roll needs a name
+	}
+	if cfg.MaxReturns == 0 {
+		cfg.MaxReturns = DefaultMaxReturns
+	}
+	now := cfg.Now()
+	d := &Dispatcher{
 		cfg:      cfg,
+		leader:   cfg.Leader,
 		logger:   cfg.Logger.Named("dispatch"),
 		updates:  make(chan *updateRequest),
 		schemas:  make(chan struct{}, 1),
+		poke:     make(chan struct{}, 1),
 		sessions: map[string]*session{},
-		holders:  map[string]holder{},
-		away:     map[string]bool{},
+		hearing:  newHearing(cfg.ServerID, rand.Text(), cfg.TTL/2, now),
+		returns:  newReturns(cfg.MaxReturns, now),
+		acked:    make(chan struct{}),
+		awakeAt:  now,
 	}
+	if d.leader == nil {
+		d.leader = d.Leading()
+	}
+	return d
 }
 
-// Run pushes assignments and commits updates until ctx ends.
+// Run pushes assignments, commits updates and reports to the leader until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { d.follow(ctx) })
 	work.Go(func() { d.commitUpdates(ctx) })
+	work.Go(func() { d.keepReporting(ctx) })
+	work.Go(func() { d.stayAwake(ctx) })
 	work.Wait()
 }
 
-// Node returns an attached node, for calls to it.
-func (d *Dispatcher) Node(nodeID string) (rpc.Node, error) {
+// holderTimeout limits the question which server hears a node.
+const holderTimeout = 5 * time.Second
+
+// Attached returns a node that is attached to this server, for calls to it.
+func (d *Dispatcher) Attached(nodeID string) (node rpc.Node, attached bool) {
 	d.mu.Lock()
-	s := d.sessions[nodeID]
-	d.mu.Unlock()
-	if s != nil {
-		return s.node, nil
+	defer d.mu.Unlock()
+	if s := d.sessions[nodeID]; s != nil {
+		return s.node, true
+	}
+	return nil, false
+}
+
+// Node returns a node that is attached to this server or to another one, for calls to it.
+func (d *Dispatcher) Node(nodeID string) (rpc.Node, error) {
+	if node, attached := d.Attached(nodeID); attached {
+		return node, nil
 	}
 	if d.cfg.Store.View().NodeByID(nodeID) == nil {
 		return nil, errdefs.NotFoundf("Unknown node %q", nodeID)
 	}
-	return nil, errdefs.Unavailablef("No path to node %q: it has no session with this server; see its status, and retry when it is ready", nodeID)
+	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
+	defer cancel()
+	server, err := d.leader.Holder(ctx, nodeID)
+	switch {
+	case errdefs.IsNotFound(err), err == nil && (server == d.cfg.ServerID || d.cfg.Peers == nil):
+		return nil, errdefs.Unavailablef("No path to node %q: it has no session with a server; see its status, and retry when it is ready", nodeID)
+	case err != nil:
+		return nil, errdefs.Unavailablef("No path to node %q: it has no session with this server, and the leader does not say where it has one; retry: %w", nodeID, err)
+	}
+	return d.cfg.Peers.Node(server, nodeID)
 }
 
 // propose commits a command.
@@ -155,7 +207,31 @@ func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, erro
 	if err != nil {
 		return nil, err
 	}
-	return node, d.claim(id, d.cfg.Now())
+	return node, d.claim(heardAs(id), d.cfg.Now())
+}
+
+// heardAs is what the leader learns of a node's identity.
+func heardAs(id rpc.Identity) HeardNode {
+	return HeardNode{NodeID: id.NodeID, Instance: id.Instance, Session: id.Session}
+}
+
+// claim refuses an agent process while another one with the same identity was heard of
+// within a lease. Otherwise two agents on copies of one data directory would replace each
+// other again and again, and each would answer for the other's allocs. A process gives up
+// the node when its session ends.
+func (d *Dispatcher) claim(who HeardNode, now time.Time) error {
+	lease := d.lease()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if other := d.hearing.claim(who, now, lease); other != nil {
+		return actsTwice(who.NodeID, fmt.Sprintf("it was heard of %s ago", now.Sub(other.at).Round(time.Millisecond)))
+	}
+	return nil
+}
+
+func actsTwice(nodeID, heard string) error {
+	return errdefs.AlreadyExistsf("another agent acts as node %q, %s: two machines have copies of one data directory; "+
+		"stop one of them, and remove the folder \"client\" of its data directory so that it gets an id of its own", nodeID, heard)
 }
 
 // Identify implements rpc.Doorkeeper.

@@ -15,71 +15,48 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-const (
-	// looksPerLease is the number of lease checks within one lease.
-	looksPerLease = 8
-	// statusBatch is the maximum number of nodes that one Command marks.
-	statusBatch = 256
-)
+// statusBatch is the maximum number of nodes that one Command marks.
+const statusBatch = 256
 
-// renew renews the node's lease.
-func (d *Dispatcher) renew(node *model.Node, now time.Time) rpc.Lease {
+// renew notes that a node was heard, and returns its lease.
+func (d *Dispatcher) renew(node *model.Node, who HeardNode, now time.Time) rpc.Lease {
 	lease := d.lease()
 	d.mu.Lock()
-	if d.leases != nil {
-		d.leases[node.ID] = now.Add(lease + d.cfg.Grace)
-		delete(d.away, node.ID)
-	}
+	news := d.hearing.heard(who, now)
 	d.mu.Unlock()
+	if news {
+		d.hurry()
+	}
 	view := d.cfg.Store.View()
 	return rpc.Lease{TTL: lease, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node), ClusterID: view.Cluster().At(0).ClusterID}
 }
 
-// Away implements rpc.Servers: it grants a longer lease, which the end of the session
-// does not shorten.
-func (d *Dispatcher) Away(_ context.Context, id rpc.Identity) error {
-	node, err := d.known(d.cfg.Store.View(), id)
-	if err != nil {
+// Away implements rpc.Servers: the leader grants a longer lease, which the end of the
+// session does not shorten.
+func (d *Dispatcher) Away(ctx context.Context, id rpc.Identity) error {
+	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
 		return err
 	}
-	back := d.cfg.Now().Add(max(AwayTTL, d.lease()+d.cfg.Grace))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, leads := d.leases[node.ID]; leads {
-		d.leases[node.ID] = back
-		d.away[node.ID] = true
-	}
-	return nil
+	return d.leader.Away(ctx, d.cfg.ServerID, id)
 }
 
-// shorten shortens the lease of a node whose session broke off: it has half a lease,
-// and the grace, to reconnect.
-func (d *Dispatcher) shorten(nodeID string, now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	soon := now.Add(d.cfg.TTL/2 + d.cfg.Grace)
-	if soon.Before(d.amnesty) {
-		soon = d.amnesty
-	}
-	if end, ok := d.leases[nodeID]; ok && soon.Before(end) && !d.away[nodeID] {
-		d.leases[nodeID] = soon
-	}
+// rules returns the times by which the leader judges nodes.
+func (d *Dispatcher) rules() rollRules {
+	return rollRules{lease: d.lease(), broken: d.cfg.TTL / 2, grace: d.cfg.Grace, whole: d.whole()}
 }
 
-// Lead checks the leases until ctx ends. It runs while this server is the leader.
-// First it grants all nodes a full lease, because the previous leader may have heard
-// of them. It does so again when a check runs late: then this server was suspended,
-// and heartbeats are waiting to be read.
+// Lead keeps the roll of all nodes until ctx ends. It runs while this server is the
+// leader. First it grants all nodes a whole lease, because the previous leader may have
+// heard of them. It does so again when this server did not run for a while.
 func (d *Dispatcher) Lead(ctx context.Context) {
-	last := d.cfg.Now()
-	d.grantAll(last)
+	d.takeRoll(d.cfg.Now())
+	d.hurry()
 	defer func() {
 		d.mu.Lock()
-		d.leases = nil
-		clear(d.away)
+		d.roll = nil
 		d.mu.Unlock()
 	}()
-	tick := time.NewTicker(d.cfg.TTL / looksPerLease)
+	tick := time.NewTicker(d.interval())
 	defer tick.Stop()
 	for {
 		select {
@@ -87,36 +64,26 @@ func (d *Dispatcher) Lead(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		now := d.cfg.Now()
-		slept := now.Sub(last) - d.cfg.TTL/looksPerLease
-		last = now
-		if slept >= d.cfg.TTL/2 {
-			d.logger.Warn("this server did not run for a while: every node gets a whole lease to be heard of", "slept", slept)
-			d.grantAll(now)
-			continue
-		}
-		if err := d.expireSafely(ctx, now); err != nil && ctx.Err() == nil {
+		d.wake()
+		if err := d.expireSafely(ctx, d.cfg.Now()); err != nil && ctx.Err() == nil {
 			d.logger.Warn("nodes that missed their heartbeat could not be marked; the next look tries again", "error", err)
 		}
 	}
 }
 
-// grantAll grants every node that is not down a full lease, which the end of its
-// session does not shorten, because many sessions end at such a time.
-func (d *Dispatcher) grantAll(now time.Time) {
-	leases := map[string]time.Time{}
-	whole := now.Add(d.whole())
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// takeRoll begins a roll with every node that is not down.
+func (d *Dispatcher) takeRoll(now time.Time) {
+	var ids []string
 	for node := range d.cfg.Store.View().Nodes() {
 		if node.Status != model.NodeStatusDown {
-			leases[node.ID] = whole
-			if end := d.leases[node.ID]; end.After(whole) { // its agent has announced a restart
-				leases[node.ID] = end
-			}
+			ids = append(ids, node.ID)
 		}
 	}
-	d.leases, d.amnesty = leases, whole
+	rules := d.rules()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.roll = newRoll(rules)
+	d.roll.excuse(ids, now)
 }
 
 // expireSafely is expire with panics converted to errors; the next tick tries again.
@@ -156,17 +123,19 @@ func (d *Dispatcher) expire(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// silent lists the nodes whose lease has ended.
+// silent lists the nodes that have been silent for too long.
 func (d *Dispatcher) silent(now time.Time) []string {
+	rules := d.rules()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var ids []string
-	for id, end := range d.leases {
-		if !now.Before(end) {
-			ids = append(ids, id)
-		}
+	if d.roll == nil {
+		return nil
 	}
-	return ids
+	d.roll.rules = rules
+	for _, server := range d.roll.disown(now) {
+		d.logger.Warn("a server has not been heard of for a lease: each of its nodes gets a whole lease to be heard by another", "server", server)
+	}
+	return d.roll.silent(now)
 }
 
 // settle removes nodes that are down or no longer exist, and schedules another check
@@ -175,15 +144,17 @@ func (d *Dispatcher) settle(ids []string, now time.Time) {
 	view := d.cfg.Store.View()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.roll == nil {
+		return
+	}
 	for _, id := range ids {
 		node := view.NodeByID(id)
-		switch end, ok := d.leases[id]; {
-		case !ok || now.Before(end): // it was heard of meanwhile
+		switch p := d.roll.nodes[id]; {
+		case p == nil || !p.silentAt(now): // it was heard of meanwhile
 		case node == nil || node.Status == model.NodeStatusDown:
-			delete(d.leases, id)
-			delete(d.away, id)
+			d.roll.forget(id)
 		default:
-			d.leases[id] = now.Add(d.cfg.TTL)
+			d.roll.later(id, now.Add(d.cfg.TTL))
 		}
 	}
 }

@@ -9,52 +9,84 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/nodeevals"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
-	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Register stores the node's registration and makes it ready.
+// Register implements rpc.Servers: the leader stores the registration, and makes the node
+// ready.
 func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease, error) {
 	if node == nil {
 		return rpc.Lease{}, errdefs.InvalidArgumentf("the registration is empty; send the node")
 	}
-	stored := node.Copy()
-	stored.Drivers, stored.Events = namedDrivers(node.Drivers), reported(node.Events)
-	if err := stored.ValidateRegistration(); err != nil {
-		return rpc.Lease{}, err
-	}
-	if node.Region != "" && d.cfg.Region != "" && node.Region != d.cfg.Region {
-		return rpc.Lease{}, errdefs.InvalidArgumentf("this server is of region %q and the node of region %q; set the region, or the servers, in the node's configuration", d.cfg.Region, node.Region)
-	}
-	view := d.cfg.Store.View()
-	if err := sameCluster(view, node.ClusterID); err != nil {
-		return rpc.Lease{}, err
-	}
-	before := view.NodeByID(node.ID)
-	if before != nil && !sameSecret(before.SecretID, node.SecretID) {
-		return rpc.Lease{}, wrongSecret(node.ID)
-	}
+	who := HeardNode{NodeID: node.ID, Instance: node.Instance, Session: node.Session}
 	now := d.cfg.Now()
-	if err := d.claim(rpc.Identity{NodeID: node.ID, Instance: node.Instance}, now); err != nil {
+	if err := d.claim(who, now); err != nil {
 		return rpc.Lease{}, err
 	}
-	stored.Region, stored.Instance, stored.ClusterID = "", "", ""
-	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
-	stored.ComputedClass = stored.ComputeClass()
-	var cmd fsm.Command = &fsm.RegisterNode{Node: stored}
-	if nodeevals.Needed(before, stored) {
-		if evals := d.cfg.NodeEvals(view, stored, now); len(evals) > 0 {
-			cmd = &fsm.Batch{Commands: []fsm.Command{cmd, &fsm.UpsertEvals{Evals: evals}}}
-		}
-	}
-	if _, err := d.propose(ctx, cmd); err != nil {
+	if err := d.admit(node.ID, now); err != nil {
 		return rpc.Lease{}, err
 	}
-	return d.renew(stored, now), nil
+	index, err := d.leader.Register(ctx, d.cfg.ServerID, node)
+	if err != nil {
+		return rpc.Lease{}, err
+	}
+	return d.welcome(ctx, who, index)
+}
+
+// admit refuses a node that this server does not hear yet if too many return at this
+// moment.
+func (d *Dispatcher) admit(nodeID string, now time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.hearing.nodes[nodeID] != nil {
+		return nil
+	}
+	return d.returns.admit(now)
+}
+
+// welcome grants a lease to a node that the leader has made ready in the state of an
+// index. The leader learns with the next report that this server hears the node, even if
+// it has known so: it may have given the node up meanwhile.
+func (d *Dispatcher) welcome(ctx context.Context, who HeardNode, index uint64) (rpc.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, propose.Limit)
+	defer cancel()
+	if err := d.cfg.Store.Reach(ctx, index); err != nil {
+		return rpc.Lease{}, err
+	}
+	node := d.cfg.Store.View().NodeByID(who.NodeID)
+	if node == nil {
+		return rpc.Lease{}, errdefs.NotFoundf("node %q was removed after its registration; register it again", who.NodeID)
+	}
+	lease := d.renew(node, who, d.cfg.Now())
+	d.mu.Lock()
+	d.hearing.tell(who.NodeID)
+	d.mu.Unlock()
+	d.hurry()
+	return lease, nil
+}
+
+// Beat implements rpc.Servers: it renews the lease. If the node was down or disconnected,
+// the leader makes it ready.
+func (d *Dispatcher) Beat(ctx context.Context, id rpc.Identity) (rpc.Lease, error) {
+	view := d.cfg.Store.View()
+	node, err := d.known(view, id)
+	if err != nil {
+		return rpc.Lease{}, err
+	}
+	if err := d.granting(ctx); err != nil {
+		return rpc.Lease{}, err
+	}
+	if node.Status == model.NodeStatusReady {
+		return d.renew(node, heardAs(id), d.cfg.Now()), nil
+	}
+	index, err := d.leader.Ready(ctx, d.cfg.ServerID, id)
+	if err != nil {
+		return rpc.Lease{}, err
+	}
+	return d.welcome(ctx, heardAs(id), index)
 }
 
 // Limits of a registration.
@@ -87,34 +119,3 @@ func reported(events []*model.NodeEvent) []*model.NodeEvent {
 }
 
 func cut(s string) string { return model.CutText(s, maxEventText) }
-
-// Beat renews the lease. It makes a node ready that was down or disconnected.
-func (d *Dispatcher) Beat(ctx context.Context, id rpc.Identity) (rpc.Lease, error) {
-	view := d.cfg.Store.View()
-	node, err := d.known(view, id)
-	if err != nil {
-		return rpc.Lease{}, err
-	}
-	now := d.cfg.Now()
-	if node.Status != model.NodeStatusReady {
-		if err := d.setStatus(ctx, view, node, model.NodeStatusReady, "Node reregistered by heartbeat", now); err != nil {
-			return rpc.Lease{}, err
-		}
-	}
-	return d.renew(node, now), nil
-}
-
-func (d *Dispatcher) setStatus(ctx context.Context, view *state.View, node *model.Node, status, message string, now time.Time) error {
-	_, err := d.propose(ctx, d.statusCommand(view, node, status, message, now))
-	return err
-}
-
-func (d *Dispatcher) statusCommand(view *state.View, node *model.Node, status, message string, now time.Time) *fsm.UpdateNodeStatus {
-	return &fsm.UpdateNodeStatus{
-		NodeID:    node.ID,
-		Status:    status,
-		UpdatedAt: now.Unix(),
-		Event:     &model.NodeEvent{Subsystem: "Cluster", Message: message, Timestamp: now.UTC()},
-		Evals:     d.cfg.NodeEvals(view, node, now),
-	}
-}

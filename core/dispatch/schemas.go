@@ -11,6 +11,7 @@ import (
 	"github.com/drover-project/drover/core/driverschema"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -56,39 +57,53 @@ func missing(view *state.View, node *model.Node) []string {
 	return out
 }
 
-// PutDriverSchemas implements rpc.Servers. Many nodes send the same schema at the same
+// PutDriverSchemas implements rpc.Servers.
+func (d *Dispatcher) PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies [][]byte) error {
+	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
+		return err
+	}
+	index, err := d.leader.PutDriverSchemas(ctx, id, bodies)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, propose.Limit)
+	defer cancel()
+	return d.cfg.Store.Reach(ctx, index) // the next lease does not ask for them again
+}
+
+// PutDriverSchemas implements Leader. Many nodes send the same schema at the same
 // time when a driver is new: they are handled one by one, and all but the first find
 // it stored.
-func (d *Dispatcher) PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies [][]byte) error {
+func (l leading) PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies [][]byte) (uint64, error) {
+	d := l.d
 	select {
 	case d.schemas <- struct{}{}:
 		defer func() { <-d.schemas }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 	view := d.cfg.Store.View()
-	node, err := d.known(view, id)
+	node, err := identify(view, id)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if len(bodies) > maxDrivers {
-		return errdefs.InvalidArgumentf("%d schemas of drivers at once; send at most %d", len(bodies), maxDrivers)
+		return 0, errdefs.InvalidArgumentf("%d schemas of drivers at once; send at most %d", len(bodies), maxDrivers)
 	}
 	cmd := &fsm.AddDriverSchemas{}
 	for _, data := range bodies {
 		row, err := schemaRow(node, data)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if view.DriverSchemaByHash(row.Hash) == nil {
 			cmd.Schemas = append(cmd.Schemas, row)
 		}
 	}
 	if len(cmd.Schemas) == 0 {
-		return nil
+		return view.Index(), nil
 	}
-	_, err = d.propose(ctx, cmd)
-	return err
+	return d.propose(ctx, cmd)
 }
 
 // schemaRow reads a body that a driver of the node must publish.

@@ -6,7 +6,7 @@ package dispatch
 import (
 	"context"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/panics"
@@ -15,20 +15,19 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// vouchTimeout limits the confirmation of a full set by a leader.
-const vouchTimeout = 5 * time.Second
-
 // session is an attached node.
 type session struct {
-	node     rpc.Node
-	wake     chan struct{} // of size 1
-	replaced chan struct{} // closed when another session takes its place
+	node rpc.Node
+	wake chan struct{} // of size 1
+	end  func(error)   // ends the session with a cause
 
 	// Used only by Attach: the index of the last full push, whether a leader confirmed
 	// it and it includes all that the node has seen, and its position in the history.
 	sent    uint64
 	vouched bool
 	seen    model.ClusterPoint
+
+	doubtful atomic.Bool // what was pushed last was not vouched for
 
 	mu    sync.Mutex
 	full  bool // the next push is a full set
@@ -108,16 +107,19 @@ func (d *Dispatcher) Attach(ctx context.Context, id rpc.Identity, node rpc.Node,
 	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
 		return err
 	}
-	s := &session{node: node, seen: id.Seen, wake: make(chan struct{}, 1), replaced: make(chan struct{})}
+	if err := d.admit(id.NodeID, d.cfg.Now()); err != nil {
+		return err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s := &session{node: node, seen: id.Seen, wake: make(chan struct{}, 1), end: end}
 	s.resync()
-	d.enter(id.NodeID, s)
+	d.enter(id, s)
 	defer d.leave(id, s)
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.replaced:
-			return errdefs.Abortedf("another session of node %q took the place of this one", id.NodeID)
+			return context.Cause(ctx)
 		case <-s.wake:
 		}
 		delta, full := s.take()
@@ -135,25 +137,27 @@ func (d *Dispatcher) Attach(ctx context.Context, id rpc.Identity, node rpc.Node,
 	}
 }
 
-func (d *Dispatcher) enter(nodeID string, s *session) {
+// enter makes a session the one of its node. The leader learns of it even if it is not
+// newer than what it knows: it may have given the node up.
+func (d *Dispatcher) enter(id rpc.Identity, s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if old := d.sessions[nodeID]; old != nil {
-		close(old.replaced)
+	if old := d.sessions[id.NodeID]; old != nil {
+		old.end(errdefs.Abortedf("another session of node %q took the place of this one", id.NodeID))
 	}
-	d.sessions[nodeID] = s
+	d.sessions[id.NodeID] = s
+	d.hearing.heard(heardAs(id), d.cfg.Now())
+	d.hearing.tell(id.NodeID)
+	d.hurry()
 }
 
 func (d *Dispatcher) leave(id rpc.Identity, s *session) {
 	d.mu.Lock()
-	current := d.sessions[id.NodeID] == s
-	if current {
+	defer d.mu.Unlock()
+	if d.sessions[id.NodeID] == s {
 		delete(d.sessions, id.NodeID)
-	}
-	d.mu.Unlock()
-	if current {
-		d.vacate(id)
-		d.shorten(id.NodeID, d.cfg.Now())
+		d.hearing.leave(id.NodeID, d.cfg.Now())
+		d.hurry()
 	}
 }
 
@@ -169,24 +173,10 @@ func (s *session) place(x *rpc.Assignments, view *state.View) {
 		s.vouched = s.vouched && at.TermID == s.seen.TermID
 		x.Confirmed = s.vouched
 	}
+	s.doubtful.Store(!x.Confirmed)
 	if s.vouched {
 		s.seen = model.ClusterPoint{ClusterID: x.ClusterID, TermID: x.TermID, Index: x.Index}
 	}
-}
-
-// vouch returns the newest state and whether the leader confirms it. It does once the
-// state contains the entry that began its term, because all earlier writes are then
-// included.
-func (d *Dispatcher) vouch(ctx context.Context) (view *state.View, confirmed bool) {
-	// Confirm before reading, so that the state is not older than the confirmation.
-	ctx, cancel := context.WithTimeout(ctx, vouchTimeout)
-	defer cancel()
-	confirmed = d.cfg.Raft.VerifyLeader(ctx) == nil
-	d.mu.Lock()
-	term := d.term
-	d.mu.Unlock()
-	view = d.cfg.Store.View()
-	return view, confirmed && term == view.Cluster().TermID()
 }
 
 // everything returns the full set for a node that has seen a position of the history.
@@ -266,8 +256,8 @@ func (d *Dispatcher) tell(c *state.Change) {
 }
 
 // FetchAllocs returns allocs of the node with their jobs.
-func (d *Dispatcher) FetchAllocs(_ context.Context, id rpc.Identity, allocIDs []string) ([]*model.Allocation, error) {
-	view := d.cfg.Store.View()
+func (d *Dispatcher) FetchAllocs(ctx context.Context, id rpc.Identity, allocIDs []string) ([]*model.Allocation, error) {
+	view := d.abreast(ctx, id, 0)
 	if _, err := d.known(view, id); err != nil {
 		return nil, err
 	}

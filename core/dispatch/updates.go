@@ -32,10 +32,19 @@ type updateResult struct {
 	err    error
 }
 
-// UpdateAllocs commits the news in the reports of a ready node.
+// UpdateAllocs implements rpc.Servers: the leader takes the reports.
 func (d *Dispatcher) UpdateAllocs(ctx context.Context, id rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error) {
+	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
+		return rpc.UpdateAnswer{}, err
+	}
+	return d.leader.UpdateAllocs(ctx, id, reports)
+}
+
+// UpdateAllocs implements Leader: it commits the news in the reports of a ready node.
+func (l leading) UpdateAllocs(ctx context.Context, id rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error) {
+	d := l.d
 	view := d.cfg.Store.View()
-	node, err := d.known(view, id)
+	node, err := identify(view, id)
 	if err != nil {
 		return rpc.UpdateAnswer{}, err
 	}

@@ -36,6 +36,7 @@ func (d *Dispatcher) Variables(ctx context.Context, id rpc.Identity, q rpc.Varia
 	if !q.List {
 		key.Value = state.VariableKey(q.Namespace, q.Path)
 	}
+	d.abreast(ctx, id, q.Since)
 	timer := time.NewTimer(q.Wait)
 	defer timer.Stop()
 	for {

@@ -57,6 +57,9 @@ type Identity struct {
 	// Instance identifies the agent's process: it distinguishes two agents with the
 	// same identity. "" is not checked.
 	Instance string
+	// Session numbers the sessions of the process, so that servers know which of two is
+	// the newer one. 0 is not compared.
+	Session uint64
 	// Seen is the newest position in its cluster's history on which the node has
 	// acted, zero if it belongs to no cluster yet. Servers of another cluster refuse
 	// it: see OtherCluster.

@@ -169,7 +169,7 @@ func New(cfg Config) (*Server, error) {
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.log(), time.Now)
 	s.dispatch = dispatch.New(dispatch.Config{
-		Store: s.store, Raft: s.log(), NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
+		Store: s.store, Raft: s.log(), ServerID: who.id, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
 		Addresses:  func() []string { return []string{cfg.Address} },
 		PluginFile: s.openPluginFile,
 		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {

@@ -87,6 +87,7 @@ func (ws *watches) remove(w *waiter) {
 func (ws *watches) fire(changes []Change) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	ws.wake(anyCommit)
 	for i := range changes {
 		if len(ws.armed) == 0 {
 			return

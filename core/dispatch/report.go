@@ -1,0 +1,178 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+const (
+	// looksPerLease is the number of reports to the leader within one lease, and of the
+	// leader's looks at its roll.
+	looksPerLease = 8
+	// gapsPerLook is how many reports there may be between two looks, when something
+	// changes.
+	gapsPerLook = 20
+)
+
+// interval is the time between two looks.
+func (d *Dispatcher) interval() time.Duration { return d.cfg.TTL / looksPerLease }
+
+// hurry has the leader learn of changes before the next look.
+func (d *Dispatcher) hurry() {
+	select {
+	case d.poke <- struct{}{}:
+	default:
+	}
+}
+
+// keepReporting reports to the leader until ctx ends: in every interval, and soon after a
+// change. One report is under way at a time.
+func (d *Dispatcher) keepReporting(ctx context.Context) {
+	tick := time.NewTicker(d.interval())
+	defer tick.Stop()
+	gap := time.NewTimer(0)
+	defer gap.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-gap.C:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-d.poke:
+		}
+		d.report(ctx)
+		gap.Reset(d.interval() / gapsPerLook)
+	}
+}
+
+// report makes one report and acts on the answer.
+func (d *Dispatcher) report(ctx context.Context) {
+	d.wake()
+	view, late := d.cfg.Store.View(), d.lease()/2
+	d.mu.Lock()
+	begun := d.cfg.Now()
+	d.hearing.late = late
+	d.dropEnded(view, begun)
+	r := d.hearing.report(begun)
+	d.mu.Unlock()
+	answer, err := d.tellLeader(ctx, r)
+	d.mu.Lock()
+	end := d.hearing.answered(begun, answer, err)
+	if err == nil {
+		close(d.acked)
+		d.acked = make(chan struct{})
+	}
+	for _, e := range end {
+		if s := d.sessions[e.NodeID]; s != nil {
+			delete(d.sessions, e.NodeID)
+			s.end(elsewhere(e))
+		}
+	}
+	d.mu.Unlock()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		d.logger.Debug("the leader was not told which nodes this server hears; the next report repeats it", "error", err)
+	case answer.Again:
+		d.hurry()
+	case err == nil:
+		d.confirmAgain(ctx)
+	}
+}
+
+// tellLeader sends a report. A panic of the leader's code on this server is an error.
+func (d *Dispatcher) tellLeader(ctx context.Context, r Report) (answer ReportAnswer, err error) {
+	defer panics.Handle(func(p *panics.Panic) {
+		err = errdefs.Internalf("the report to the leader panicked, which is a defect of drover: %v\n%s", p.Value, p.Stack)
+	})
+	ctx, cancel := context.WithTimeout(ctx, max(2*d.interval(), time.Second))
+	defer cancel()
+	return d.leader.Report(ctx, r)
+}
+
+func elsewhere(e NodeElsewhere) error {
+	if e.Twice {
+		return actsTwice(e.NodeID, "with server "+e.Server)
+	}
+	return errdefs.Abortedf("node %q has a newer session with another server", e.NodeID)
+}
+
+// dropEnded forgets nodes that are down or no longer exist and are not heard any more.
+// The lock must be held.
+func (d *Dispatcher) dropEnded(view *state.View, now time.Time) {
+	for _, id := range d.hearing.overdue(now, 2*d.hearing.late) {
+		if node := view.NodeByID(id); node == nil || node.Status == model.NodeStatusDown {
+			d.hearing.forget(id)
+		}
+	}
+}
+
+// granting returns once this server may grant leases to nodes, which it may only if the
+// leader has heard of it within a lease. Otherwise the leader may replace the allocs of a
+// node that is content with this server. A node that gets the error must try another
+// server.
+func (d *Dispatcher) granting(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(2*d.interval(), time.Second))
+	defer cancel()
+	lease := d.lease()
+	for {
+		d.mu.Lock()
+		cutOff, acked := d.hearing.cutOff(d.cfg.Now(), lease), d.acked
+		d.mu.Unlock()
+		if !cutOff {
+			return nil
+		}
+		d.hurry()
+		select {
+		case <-acked:
+		case <-ctx.Done():
+			return errdefs.Unavailablef("this server has no contact with a leader, so it cannot keep the lease of a node; try another server")
+		}
+	}
+}
+
+// stayAwake notices when this process did not run for a while.
+func (d *Dispatcher) stayAwake(ctx context.Context) {
+	tick := time.NewTicker(d.interval())
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			d.wake()
+		}
+	}
+}
+
+// wake notes that this process runs. If it did not run for a while (it was stopped, or
+// its machine was), heartbeats are waiting to be read: no node is judged by the time that
+// has passed. Everything that judges calls it first.
+func (d *Dispatcher) wake() {
+	now := d.cfg.Now()
+	rules := d.rules()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	slept := now.Sub(d.awakeAt) - d.interval()
+	d.awakeAt = now
+	if slept < d.cfg.TTL/2 {
+		return
+	}
+	d.logger.Warn("this server did not run for a while: every node gets a whole lease to be heard of", "slept", slept)
+	d.hearing.excuse(now)
+	if d.roll != nil {
+		d.roll.rules = rules
+		d.roll.excuse(nil, now)
+	}
+}
