@@ -10,12 +10,13 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // NotLeaderError means that this server is not the leader. Leader is the leader that
 // it knows. Nothing was written, so the caller may send the request to the leader. Its
-// class is Unavailable.
+// class is Unavailable and its reason code propose.ReasonNotLeader.
 type NotLeaderError struct {
 	// Leader is the zero value while no leader is known.
 	Leader Server
@@ -43,7 +44,7 @@ func (n *Node) classify(what string, err error) error {
 		if leader.ID == n.id {
 			leader = Server{}
 		}
-		return errdefs.New(errdefs.Unavailable, fmt.Errorf("%s: %w", what, &NotLeaderError{Leader: leader}))
+		return errdefs.WithReason(errdefs.New(errdefs.Unavailable, fmt.Errorf("%s: %w", what, &NotLeaderError{Leader: leader})), propose.ReasonNotLeader)
 	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrAbortedByRestore):
 		return errdefs.Unavailablef("%s: this server lost its lead meanwhile, so the outcome is unknown; read before you retry: %w", what, err)
 	case errors.Is(err, raft.ErrRaftShutdown), errors.Is(err, raft.ErrTransportShutdown):

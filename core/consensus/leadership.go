@@ -5,6 +5,8 @@ package consensus
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -26,14 +28,8 @@ func (n *Node) Leader() (leader Server, known bool) {
 // WaitLeader returns once this server knows a leader that wanted accepts; nil accepts
 // every one. Its only error is that of ctx.
 func (n *Node) WaitLeader(ctx context.Context, wanted func(Server) bool) (Server, error) {
-	changed := make(chan raft.Observation, 1)
-	watch := raft.NewObserver(changed, false, func(o *raft.Observation) bool {
-		_, leader := o.Data.(raft.LeaderObservation)
-		return leader
-	})
-	n.raft.RegisterObserver(watch)
-	defer n.raft.DeregisterObserver(watch)
 	for {
+		changed := n.LeaderChanged()
 		if leader, known := n.Leader(); known && (wanted == nil || wanted(leader)) {
 			return leader, nil
 		}
@@ -43,6 +39,75 @@ func (n *Node) WaitLeader(ctx context.Context, wanted func(Server) bool) (Server
 			return Server{}, ctx.Err()
 		}
 	}
+}
+
+// Leads reports whether this server is the leader and has applied everything that was
+// committed before its term, so that its state lacks no acknowledged write. It may have
+// lost the lead without knowing it: see VerifyLeader.
+func (n *Node) Leads() bool {
+	term := n.begun.Load()
+	return term != 0 && n.IsLeader() && n.raft.CurrentTerm() == term
+}
+
+// LastContact returns how long ago this server heard of the leader: 0 for the leader
+// itself. A server that has never heard of one says how long it has run.
+func (n *Node) LastContact() time.Duration {
+	if n.IsLeader() {
+		return 0
+	}
+	at := n.raft.LastContact()
+	if at.Before(n.opened) {
+		at = n.opened
+	}
+	return time.Since(at)
+}
+
+// LeaderChanged returns a channel that is closed at the next change of Leader or Leads.
+// Call it before you look at either.
+func (n *Node) LeaderChanged() <-chan struct{} { return n.leading.wait() }
+
+// changes wakes those who wait for a change.
+type changes struct {
+	mu   sync.Mutex
+	next chan struct{}
+}
+
+func (c *changes) wait() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.next
+}
+
+func (c *changes) tell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.next)
+	c.next = make(chan struct{})
+}
+
+// watchLeader passes raft's news about the leader on until ctx ends.
+func (n *Node) watchLeader(ctx context.Context) {
+	// One place is enough: who reads it looks at the newest state.
+	news := make(chan raft.Observation, 1)
+	observer := raft.NewObserver(news, false, func(o *raft.Observation) bool {
+		switch o.Data.(type) {
+		case raft.LeaderObservation, raft.RaftState:
+			return true
+		}
+		return false
+	})
+	n.raft.RegisterObserver(observer)
+	go func() {
+		defer n.raft.DeregisterObserver(observer)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-news:
+				n.leading.tell()
+			}
+		}
+	}()
 }
 
 // Leadership returns a channel that receives each change of this server's leadership.
@@ -79,12 +144,15 @@ func (n *Node) beginTerm(ctx context.Context, lead func(ctx context.Context)) (s
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		now := n.raft.CurrentTerm() // if it is older than the barrier, the next term begins in a moment
 		if err := n.Barrier(term); err != nil {
 			if term.Err() == nil {
 				n.logger.Warn("could not begin to lead", "error", err)
 			}
 			return
 		}
+		n.begun.Store(now)
+		n.leading.tell()
 		lead(term)
 	}()
 	return func() {

@@ -34,6 +34,11 @@ type Node struct {
 	// what Close waits for.
 	networked  bool
 	background sync.WaitGroup
+	// begun is the newest term in which this server leads and has applied what was
+	// committed before; opened is when the node was opened.
+	begun   atomic.Uint64
+	opened  time.Time
+	leading changes
 }
 
 // Open starts the node. It restores the state machine from the newest snapshot before
@@ -48,7 +53,10 @@ func Open(cfg Config) (*Node, error) {
 	}
 	logger = logger.Named("raft")
 	closing, cancel := context.WithCancel(context.Background())
-	n := &Node{id: cfg.NodeID, logger: logger, cancel: cancel, pending: newPending(), networked: cfg.Listener != nil}
+	n := &Node{
+		id: cfg.NodeID, logger: logger, cancel: cancel, pending: newPending(), networked: cfg.Listener != nil,
+		opened: time.Now(), leading: changes{next: make(chan struct{})},
+	}
 	fatal := func(err error) { n.breakDown(err, cfg.Fatal) }
 	st, err := openStores(cfg, logger, fatal)
 	if err != nil {
@@ -60,6 +68,7 @@ func Open(cfg Config) (*Node, error) {
 		cancel()
 		return nil, errors.Join(err, n.transport.Close(), st.close())
 	}
+	n.watchLeader(closing)
 	return n, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/drover-project/drover/core/consensus"
+	cmdlog "github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -353,6 +354,46 @@ func TestAFollowerNamesTheLeaderInItsRefusal(t *testing.T) {
 	var refusal *consensus.NotLeaderError
 	if !errdefs.IsUnavailable(err) || !errors.As(err, &refusal) || refusal.Leader.ID != leader {
 		t.Fatalf("got %v, want a refusal that names %s", err, leader)
+	}
+	if !cmdlog.NotLeader(err) {
+		t.Errorf("%v does not say that nothing was proposed", err)
+	}
+}
+
+func TestAServerLeadsOnceItHasAppliedTheLogAndSaysWhenThatChanges(t *testing.T) {
+	c := openCluster(t)
+	first := c.leader()
+	if c.nodes[first].Leads() {
+		t.Error("a server leads before it has applied what was committed before its term")
+	}
+	led := map[string]chan struct{}{}
+	for id, n := range c.nodes {
+		begun := make(chan struct{}, 100)
+		led[id] = begun
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			n.WhileLeading(ctx, func(ctx context.Context) { begun <- struct{}{}; <-ctx.Done() })
+		}()
+		t.Cleanup(func() { cancel(); <-done })
+	}
+	<-led[first]
+	if !c.nodes[first].Leads() || c.nodes[first].LastContact() != 0 {
+		t.Errorf("the leader leads: %v; it heard of the leader %v ago", c.nodes[first].Leads(), c.nodes[first].LastContact())
+	}
+	to := c.follower()
+	if contact := c.nodes[to].LastContact(); c.nodes[to].Leads() || contact <= 0 || contact > time.Minute {
+		t.Errorf("a follower leads: %v; it heard of the leader %v ago", c.nodes[to].Leads(), contact)
+	}
+	changed := c.nodes[first].LeaderChanged()
+	if err := c.nodes[first].TransferLeadership(t.Context(), to); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	<-led[to]
+	if c.nodes[first].Leads() || !c.nodes[to].Leads() {
+		t.Errorf("after the transfer the old leader leads: %v, the new one: %v", c.nodes[first].Leads(), c.nodes[to].Leads())
 	}
 }
 

@@ -8,10 +8,12 @@ package propose
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Log is the replicated log. core/consensus implements it.
@@ -22,8 +24,30 @@ type Log interface {
 	//
 	// An error of class Unavailable means that this server is not the leader or lost
 	// leadership meanwhile; DeadlineExceeded means that ctx ended first. The command
-	// may then have been applied, or may still be.
+	// may then have been applied, or may still be, unless NotLeader(err).
 	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
+}
+
+// ReasonNotLeader is the reason code (errdefs.ReasonOf) of an error which says that a server
+// does not lead and has proposed nothing, so that the leader may be asked instead. It
+// passes between machines.
+const ReasonNotLeader = "not_leader"
+
+// NotLeader reports whether err says that the server does not lead and has proposed nothing.
+func NotLeader(err error) bool { return errdefs.ReasonOf(err) == ReasonNotLeader }
+
+// trackKey is the context key of a tracker.
+type trackKey struct{}
+
+// tracker records whether anything was proposed.
+type tracker struct{ wrote atomic.Bool }
+
+// Track returns a context, and a function which reports whether anything may have been
+// proposed with it. A request that writes several entries may have written the first ones
+// when a later one fails with NotLeader: it must not be repeated.
+func Track(ctx context.Context) (tracked context.Context, wrote func() bool) {
+	t := &tracker{}
+	return context.WithValue(ctx, trackKey{}, t), t.wrote.Load
 }
 
 // Limit is how long Bounded waits for a quorum.
@@ -77,5 +101,9 @@ func entry(ctx context.Context, log Log, commands []fsm.Command) (index uint64, 
 	if err != nil {
 		return 0, nil, err
 	}
-	return log.Propose(ctx, data)
+	index, answer, err = log.Propose(ctx, data)
+	if t, ok := ctx.Value(trackKey{}).(*tracker); ok && !NotLeader(err) {
+		t.wrote.Store(true)
+	}
+	return index, answer, err
 }

@@ -109,3 +109,26 @@ func TestEachPlanGetsItsOwnRefusals(t *testing.T) {
 		t.Errorf("two plans: %v, %v", many, err)
 	}
 }
+
+func TestARequestThatWroteSomethingBeforeALaterEntryWasRefusedIsKnownToHaveWritten(t *testing.T) {
+	refused := errdefs.WithReason(errdefs.Unavailablef("not the leader"), propose.ReasonNotLeader)
+	l := newLog()
+	ctx, wrote := propose.Track(t.Context())
+	l.err = refused
+	if _, err := propose.Commands(ctx, l, &fsm.RecountJobs{}); !propose.NotLeader(err) || wrote() {
+		t.Errorf("after a refusal: %v, wrote is %v", err, wrote())
+	}
+	l.err = errdefs.Unavailablef("the lead was lost; the outcome is unknown")
+	if _, err := propose.Commands(ctx, l, &fsm.RecountJobs{}); propose.NotLeader(err) || !wrote() {
+		t.Errorf("after an unknown outcome: %v, wrote is %v", err, wrote())
+	}
+	ctx, wrote = propose.Track(t.Context())
+	l.err = nil
+	if _, err := propose.Commands(ctx, l, &fsm.RecountJobs{}); err != nil || !wrote() {
+		t.Errorf("after a write: %v, wrote is %v", err, wrote())
+	}
+	l.err = refused
+	if _, err := propose.Commands(ctx, l, &fsm.RecountJobs{}); !propose.NotLeader(err) || !wrote() {
+		t.Errorf("after a write and a refusal: %v, wrote is %v", err, wrote())
+	}
+}
