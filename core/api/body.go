@@ -148,20 +148,28 @@ func decodeBody(r *http.Request, v any, optional bool) error {
 	if err == nil {
 		err = model.NoNulls("the body", v)
 	}
-	var tooBig *http.MaxBytesError
 	switch {
 	case err == nil:
 		return noteUnread(r, text, v)
 	case optional && errors.Is(err, io.EOF):
 		return nil
-	case errors.As(err, &tooBig):
-		return fail(http.StatusRequestEntityTooLarge, "request body is larger than "+strconv.Itoa(maxBodyBytes>>20)+" MiB; send less")
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fail(http.StatusRequestTimeout, "the request body did not arrive in time; send it faster, or less")
-	case errdefs.IsResourceExhausted(err):
+	}
+	if err = bodyError(err); statusOf(err) != http.StatusInternalServerError {
 		return err
 	}
 	return fail(http.StatusBadRequest, err.Error())
+}
+
+// bodyError gives errors of reading a body their status.
+func bodyError(err error) error {
+	var tooBig *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooBig):
+		return fail(http.StatusRequestEntityTooLarge, "request body is larger than "+strconv.FormatInt(tooBig.Limit>>20, 10)+" MiB; send less")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fail(http.StatusRequestTimeout, "the request body did not arrive in time; send it faster, or less")
+	}
+	return err
 }
 
 // tooMuch rejects JSON that is nested too deeply or has too many values, before it is

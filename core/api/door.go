@@ -46,7 +46,7 @@ func (s *Server) mount(mux *http.ServeMux, rows []row) {
 func unknownRoute(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 
 // door is the way of every request, read or write, to its route: region, verb, limit of
-// the body, parameters, and then what the route does. The rules for browsers and the
+// the body, parameters, the server that answers it, and then what the route does. The rules for browsers and the
 // deadlines of bodies come before it, because they also hold for requests that a node's
 // agent passes on to a server.
 func (s *Server) door(find func(*http.Request) (verbs, error)) http.HandlerFunc {
@@ -80,10 +80,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, find func(*http.R
 	if err != nil {
 		return nil, err
 	}
-	if rt.does.handle != nil {
-		return rt.does.handle(s, w, r)
-	}
-	return s.read(w, r, rt)
+	return s.placed(w, r, rt)
 }
 
 // settled applies the rules about parameters to a request.

@@ -28,7 +28,7 @@ var conditions = []string{"all", "cas", "check_index", "detach", "dry-run", "dry
 // why. A test checks that the others are read.
 const (
 	everywhere = "region namespace pretty"
-	reads      = "index wait stale consistent"
+	reads      = "index wait stale consistent max_stale"
 	pages      = reads + " filter per_page next_token reverse"
 	lists      = pages + " prefix"
 	agents     = "node_id server_id"
@@ -96,14 +96,20 @@ func (rt *route) settle(r *http.Request) (*http.Request, []string, error) {
 	if len(unknown) == 0 {
 		return r, warnings, nil
 	}
-	for _, name := range unknown {
-		given.Del(name)
+	return without(r, unknown...), warnings[:min(len(warnings), maxWarnings)], nil
+}
+
+// without returns the request without some of its parameters.
+func without(r *http.Request, names ...string) *http.Request {
+	values := paramsOf(r).values
+	for _, name := range names {
+		values.Del(name)
 	}
 	r = r.WithContext(r.Context())
 	u := *r.URL
-	u.RawQuery = given.Encode()
+	u.RawQuery = values.Encode()
 	r.URL = &u
-	return r, warnings[:min(len(warnings), maxWarnings)], nil
+	return r
 }
 
 // Limits of the warnings about a request.

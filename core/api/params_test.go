@@ -26,7 +26,7 @@ var values = map[string]string{
 	"wait": "10ms", "filter": "ID is not empty", "node_id": "", "server_id": "", "diff_tag": "", "type": "stdout", "choose": "1|k",
 	"allocID": uuid, "command": `["a"]`, "topic": "Job", "log_level": "info", "logs_since": "1h", "origin": "start", "group": "g", "next_token": "",
 	"algo": model.RootKeyAlgorithm, "algorithm": model.RootKeyAlgorithm, "config": "{}", "digest": "sha256:x", "prefix": "",
-	"on_disk": "false", "index": "0", "publish_time": "",
+	"on_disk": "false", "max_stale": "1h", "index": "0", "publish_time": "",
 }
 
 // bodies are those without which a write ends before it looks at its parameters.

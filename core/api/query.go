@@ -52,13 +52,7 @@ func (q *query) parse() error {
 	}
 	q.wait = min(q.wait, maxWait)
 	q.wait += rand.N(q.wait/waitJitter + 1)
-	stale, consistent := p.has("stale") && p.get("stale") != "false", p.has("consistent")
-	switch {
-	case stale:
-		q.mode = ReadStale
-	case consistent:
-		q.mode = ReadConsistent
-	}
+	q.mode = modeOf(p)
 	return nil
 }
 
@@ -86,17 +80,8 @@ func (q *query) flag(name string) bool {
 // read answers a read from a View, and blocks until a change if the client asks for
 // it.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, rt *route) (any, error) {
-	q := &query{s: s, r: r, header: w.Header(), namespace: namespaceOf(r)}
-	look, err := rt.does.begin(r, q)
+	q, look, err := s.begin(w.Header(), r, rt)
 	if err != nil {
-		return nil, err
-	}
-	for _, name := range rt.flags {
-		if _, err := boolParam(r, name); err != nil {
-			return nil, err
-		}
-	}
-	if err := q.parse(); err != nil {
 		return nil, err
 	}
 	meta, err := s.backend.Ready(r.Context(), q.mode)
@@ -104,23 +89,34 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, rt *route) (any, e
 		return nil, err
 	}
 	keys := rt.does.keysOf(q)
-	var timeout <-chan time.Time
-	if q.minIndex > 0 {
-		t := time.NewTimer(q.wait)
-		defer t.Stop()
-		timeout = t.C
-	}
+	timeout, cancel := context.WithTimeout(r.Context(), q.wait)
+	defer cancel()
 	for {
-		a, again := s.lookOnce(r.Context(), q, keys, look, timeout)
+		a, again := s.lookOnce(r.Context(), q, keys, look, timeout.Done())
 		if !again {
 			return finish(w, meta, a)
 		}
 	}
 }
 
+// begin reads the parameters of a read.
+func (s *Server) begin(header http.Header, r *http.Request, rt *route) (*query, look, error) {
+	q := &query{s: s, r: r, header: header, namespace: namespaceOf(r)}
+	look, err := rt.does.begin(r, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range rt.flags {
+		if _, err := boolParam(r, name); err != nil {
+			return nil, nil, err
+		}
+	}
+	return q, look, q.parse()
+}
+
 // lookOnce evaluates the read once, and waits for a change if the client already has
 // the result. It returns true after a change, so that the caller evaluates again.
-func (s *Server) lookOnce(ctx context.Context, q *query, keys []state.Key, look look, timeout <-chan time.Time) (answer, bool) {
+func (s *Server) lookOnce(ctx context.Context, q *query, keys []state.Key, look look, timeout <-chan struct{}) (answer, bool) {
 	if q.minIndex == 0 {
 		a := look(s.backend.View(), q)
 		a.index = max(a.index, firstIndex)

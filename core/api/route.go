@@ -49,6 +49,7 @@ type action struct {
 	tables []string                   // what it reads, from which its index follows
 	keys   func(q *query) []state.Key // what a blocking query waits for; nil: any change of the tables
 
+	at     place // which server answers
 	limit  int64 // maximum size of the body in bytes
 	stream bool  // the answer comes in pieces, which a compressor would delay
 	acts   bool  // a GET that changes something, for clients of the reference
@@ -71,6 +72,7 @@ type route struct {
 	row
 	params map[string]bool
 	flags  []string // those of the parameters whose value is a boolean that a read checks
+	stale  bool     // any server answers if the client asks for it
 	any    bool     // accepts any parameters because it rejects every request
 }
 
@@ -81,6 +83,7 @@ func newRoute(r row) *route {
 	for _, param := range strings.Fields(everywhere + " " + r.takes) {
 		name, flag := strings.CutSuffix(strings.TrimPrefix(param, "~"), "?")
 		rt.params[name] = true
+		rt.stale = rt.stale || param == "stale"
 		if flag {
 			rt.flags = append(rt.flags, name)
 		}

@@ -22,7 +22,7 @@ func serverRoutes() []row {
 var jobRoutes = []row{
 	{get, "/v1/jobs", "list-jobs", lists + " meta?", list(listJobs, state.TableJobs, state.TableJobSummaries)},
 	{put, "/v1/jobs", "submit-job", nothing, act((*Server).registerJob)},
-	{put, "/v1/jobs/parse", "parse-job", nothing, act((*Server).parseJob)},
+	{put, "/v1/jobs/parse", "parse-job", nothing, act((*Server).parseJob).where(here)},
 	{get, "/v1/jobs/statuses", "read-job", lists + " include_children?", jobStatuses},
 	{put, "/v1/jobs/statuses", "read-job", lists + " include_children?", jobStatuses},
 	{put, "/v1/validate/job", "read-job", nothing, act((*Server).validateJob)},
@@ -45,7 +45,7 @@ var jobRoutes = []row{
 	{put, jobPath + "/stable", "submit-job", nothing, act((*Server).stableJob)},
 	{get, jobPath + "/services", "read-job", pages, list(jobServices, state.TableAllocs).watching(allocsOfJobKey)},
 	{get, jobPath + "/actions", "read-job", reads, one(theJob, jobIndex, showActions, state.TableJobs).watching(ofJob())},
-	{get, jobPath + "/action", "alloc-exec", "action allocID task group tty ws_handshake", act((*Server).jobAction).changes()},
+	{get, jobPath + "/action", "alloc-exec", "action allocID task group tty ws_handshake", act((*Server).jobAction).changes().where(fromState)},
 	{get, jobPath + "/submission", "read-job", reads + " version", one(theSubmission, submissionIndex, itself, state.TableJobs).after(checkVersion).watching(ofJob())},
 	{get, jobPath + "/scale", "read-job|read-job-scaling", reads, rowsOf(state.TableAllocs, scaledAllocs, allocIndex, showScale, state.TableJobs, state.TableAllocs, state.TableDeployments, state.TableScalingEvents).
 		watching(ofJob(state.TableAllocs, state.TableDeployments, state.TableScalingEvents))},
@@ -57,7 +57,7 @@ var jobRoutes = []row{
 	{get, "/v1/service/{name}", "read-job", pages + " choose", listAfter(serviceByName, state.TableAllocs)},
 	{put, "/v1/search", "read-job|node:read", reads, listAfter(search, searched...)},
 	{put, "/v1/search/fuzzy", "read-job|node:read", reads, listAfter(searchFuzzy, searched...)},
-	{get, "/v1/event/stream", "read-job|node:read", "topic index filter", act((*Server).eventStream).streams()},
+	{get, "/v1/event/stream", "read-job|node:read", "topic index filter", act((*Server).eventStream).streams().where(fromState)},
 }
 
 var allocRoutes = []row{
@@ -105,19 +105,19 @@ var clusterRoutes = []row{
 	{del, "/v1/namespace/{name}", management, nothing, act((*Server).deleteNamespace)},
 	{put, "/v1/system/gc", management, nothing, act((*Server).systemGC)},
 	{put, "/v1/system/reconcile/summaries", management, nothing, act((*Server).reconcileSummaries)},
-	{get, "/v1/status/leader", anonymous, "~stale", act((*Server).statusLeader)}, // the only server knows the leader
-	{get, "/v1/status/peers", anonymous, "~stale", act((*Server).statusPeers)},
-	{get, "/v1/regions", anonymous, "~stale", act((*Server).regions)},
-	{get, "/v1/operator/raft/configuration", "operator:read", "~stale", act((*Server).raftConfiguration)}, // always the current configuration of raft
+	{get, "/v1/status/leader", anonymous, "~stale", act((*Server).statusLeader).where(here)}, // as this server knows it
+	{get, "/v1/status/peers", anonymous, "~stale", act((*Server).statusPeers).where(here)},
+	{get, "/v1/regions", anonymous, "~stale", act((*Server).regions).where(here)},
+	{get, "/v1/operator/raft/configuration", "operator:read", "stale", act((*Server).raftConfiguration)},
 	{del, "/v1/operator/raft/peer", "operator:write", "id address", act((*Server).removeRaftPeer)},
 	{put, "/v1/operator/raft/transfer-leadership", "operator:write", "id address", act((*Server).transferLeadership)},
-	{get, "/v1/operator/autopilot/configuration", "operator:read", "~stale", act((*Server).autopilotConfiguration)},
+	{get, "/v1/operator/autopilot/configuration", "operator:read", "stale", act((*Server).autopilotConfiguration)},
 	{put, "/v1/operator/autopilot/configuration", "operator:write", anything, refuse(http.StatusNotImplemented, "this version of drover has one server: there is nothing for autopilot to do, and nothing of it to set")},
-	{get, "/v1/operator/autopilot/health", "operator:read", "~stale", act((*Server).autopilotHealth)},
+	{get, "/v1/operator/autopilot/health", "operator:read", "~stale", act((*Server).autopilotHealth)}, // only the leader knows it
 	{get, "/v1/operator/upgrade-check/vault-workload-identity", "operator:read", reads, list(vaultUpgradeCheck, state.TableJobs)},
 	{get, "/v1/operator/scheduler/configuration", "operator:read", reads, one(theSchedulerConfig, schedulerConfigIndex, showSchedulerConfig, state.TableSchedulerConfig)},
 	{put, "/v1/operator/scheduler/configuration", "operator:write", "cas", act((*Server).putSchedulerConfig)},
-	{get, "/v1/operator/snapshot", management, "~stale", act((*Server).saveSnapshot).streams()}, // the only server saves the newest state
+	{get, "/v1/operator/snapshot", management, "stale", act((*Server).saveSnapshot).streams()},
 	{put, "/v1/operator/snapshot", management, nothing, act((*Server).restoreSnapshot).upTo(maxSnapshotBytes).streams()},
 	{get, "/v1/operator/keyring/keys", management, pages, list(listKeys, state.TableRootKeys)},
 	{put, "/v1/operator/keyring/rotate", management, "full algo algorithm publish_time", act((*Server).rotateKey)},
@@ -127,12 +127,12 @@ var clusterRoutes = []row{
 	{get, "/v1/var/{path...}", "variables:read", reads, one(theVariable, variableIndex, openVariable, state.TableVariables).watching(variableKey)},
 	{put, "/v1/var/{path...}", "variables:write", "cas lock-acquire lock-release lock-renew", act((*Server).putVariable)},
 	{del, "/v1/var/{path...}", "variables:destroy", "cas lock-id", act((*Server).deleteVariable)},
-	{get, "/v1/agent/members", "node:read", nothing, act((*Server).agentMembers)},
-	{put, "/v1/agent/join", "agent:write", "address", act((*Server).agentJoin)},
-	{put, "/v1/agent/force-leave", "agent:write", "node ~prune", act((*Server).agentForceLeave)}, // no server is kept as left
-	{get, "/v1/agent/schedulers", "agent:read", nothing, act((*Server).listSchedulers)},
-	{get, "/v1/agent/schedulers/config", "agent:read", nothing, act((*Server).schedulersConfig)},
-	{put, "/v1/agent/schedulers/config", "agent:write", nothing, act((*Server).putSchedulersConfig)},
+	{get, "/v1/agent/members", "node:read", nothing, act((*Server).agentMembers).where(here)},
+	{put, "/v1/agent/join", "agent:write", "address", act((*Server).agentJoin).where(here)},
+	{put, "/v1/agent/force-leave", "agent:write", "node ~prune", act((*Server).agentForceLeave).where(here)}, // no server is kept as left
+	{get, "/v1/agent/schedulers", "agent:read", nothing, act((*Server).listSchedulers).where(here)},
+	{get, "/v1/agent/schedulers/config", "agent:read", nothing, act((*Server).schedulersConfig).where(here)},
+	{put, "/v1/agent/schedulers/config", "agent:write", nothing, act((*Server).putSchedulersConfig).where(here)},
 }
 
 // pluginRoutes are additions of Drover to the API.
@@ -150,7 +150,9 @@ var pluginRoutes = []row{
 }
 
 // localRoutes are the routes that every agent answers itself.
-var localRoutes = []row{
+var localRoutes = slices.Concat(agentRoutes, clientRoutes)
+
+var agentRoutes = answered(here, []row{
 	{get, "/v1/agent/self", "agent:read", nothing, act((*Server).agentSelf)},
 	{get, "/v1/agent/servers", "agent:read", nothing, act((*Server).agentServers)},
 	{get, "/v1/agent/health", anonymous, "type", act((*Server).agentHealth)},
@@ -164,6 +166,9 @@ var localRoutes = []row{
 	{del, "/v1/agent/plugin/{name}", "agent:write", "node_id force", act((*Server).removeAgentPlugin)},
 	{put, "/v1/agent/plugin/{name}/{action}", "agent:write", "node_id detach digest version config", act((*Server).changeAgentPlugin).upTo(maxPluginBytes)},
 	{get, "/v1/metrics", anonymous, "format", act((*Server).metrics)},
+})
+
+var clientRoutes = answered(fromState, []row{
 	{get, "/v1/client/stats", "node:read", "node_id", act((*Server).clientStats)},
 	{get, "/v1/client/cluster", "node:read", "node_id", act((*Server).nodeCluster)},
 	{put, "/v1/client/cluster", "node:write", "node_id", act((*Server).trustCluster)},
@@ -185,7 +190,7 @@ var localRoutes = []row{
 	{get, "/v1/client/fs/readat/{id}", "read-fs", "path offset limit", act((*Server).readFileAt)},
 	{get, "/v1/client/fs/stream/{id}", "read-fs", "path offset origin follow plain", act((*Server).streamFile).streams()},
 	{get, "/v1/client/fs/logs/{id}", "read-logs|read-fs", "task type offset origin follow plain", act((*Server).streamLogs).streams()},
-}
+})
 
 // errSoldSeparately is the text by which clients recognize that a server lacks a
 // feature, so Drover uses it too until it has the feature.
@@ -211,7 +216,7 @@ var absentRoutes = []row{
 }
 
 func refuse(status int, text string) *action {
-	return act(func(*Server, http.ResponseWriter, *http.Request) (any, error) { return nil, fail(status, text) })
+	return act(func(*Server, http.ResponseWriter, *http.Request) (any, error) { return nil, fail(status, text) }).where(here)
 }
 
 func emptyList(View, *query) result { return shown([]any{}) }
@@ -230,5 +235,5 @@ var debugRoutes = []row{
 
 // std is the action of a handler of the standard library.
 func std(h http.HandlerFunc) *action {
-	return act(func(_ *Server, w http.ResponseWriter, r *http.Request) (any, error) { h(w, r); return done, nil })
+	return act(func(_ *Server, w http.ResponseWriter, r *http.Request) (any, error) { h(w, r); return done, nil }).where(here)
 }

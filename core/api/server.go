@@ -56,6 +56,8 @@ type Config struct {
 	TLS *tls.Config
 	// Handshake is the time limit for a TLS handshake; 0 means DefaultHandshake.
 	Handshake time.Duration
+	// Leader brings requests to the leader; nil if there is only one server.
+	Leader Leader
 	// AgentOf returns a handler that forwards requests to the agent of another node;
 	// nil if there is no way to reach agents.
 	AgentOf func(nodeID string) (http.Handler, error)

@@ -32,6 +32,8 @@ type Raft interface {
 	propose.Log
 	VerifyLeader(ctx context.Context) error
 	HasLeader() bool
+	// LastContact returns how long ago this server heard of the leader: 0 for the leader.
+	LastContact() time.Duration
 }
 
 // Config holds the dependencies and settings of an Endpoint.
@@ -108,7 +110,7 @@ func (e *Endpoint) newEval(job *model.Job, trigger string) *model.Evaluation {
 // Ready returns at once for a stale read. Otherwise a leader must be known, and for a
 // consistent read this server must still be the leader.
 func (e *Endpoint) Ready(ctx context.Context, mode api.ReadMode) (api.ReadMeta, error) {
-	meta := api.ReadMeta{KnownLeader: e.Raft.HasLeader()}
+	meta := api.ReadMeta{KnownLeader: e.Raft.HasLeader(), LastContactMS: e.Raft.LastContact().Milliseconds()}
 	switch {
 	case mode == api.ReadStale:
 		return meta, nil

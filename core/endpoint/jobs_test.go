@@ -41,6 +41,7 @@ func (r *raft) Propose(_ context.Context, data []byte) (uint64, any, error) {
 }
 func (*raft) VerifyLeader(context.Context) error { return nil }
 func (*raft) HasLeader() bool                    { return true }
+func (*raft) LastContact() time.Duration         { return 0 }
 
 // server is an endpoint over a state of its own, with a clock that stands still.
 type server struct {

@@ -33,6 +33,7 @@ type Client struct {
 	mu         sync.Mutex
 	configured []string
 	known      []string // configured addresses, then those learned from servers
+	fixed      bool     // nothing is learned
 }
 
 var _ Servers = (*Client)(nil)
@@ -55,6 +56,11 @@ func Dial(address string, config *tls.Config) (*Client, error) {
 // connection is lost. It tries servers learned from leases after the given ones. A nil
 // config means no TLS.
 func DialAny(addresses []string, config *tls.Config) (*Client, error) {
+	return dial(addresses, config, 0)
+}
+
+// dial is DialAny with the time after which an unused connection is closed; 0: never.
+func dial(addresses []string, config *tls.Config, idle time.Duration) (*Client, error) {
 	for _, a := range addresses {
 		if _, _, err := net.SplitHostPort(a); err != nil {
 			return nil, errdefs.InvalidArgumentf("the server address %q cannot be used; give HOST:PORT: %w", a, err)
@@ -79,14 +85,16 @@ func DialAny(addresses []string, config *tls.Config) (*Client, error) {
 			grpc.MaxCallSendMsgSize(largestMessage),
 		),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: dialTimeout}),
-		grpc.WithIdleTimeout(0), // keep the connection open
+		grpc.WithIdleTimeout(idle),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: aliveEvery, Timeout: aliveWithin, PermitWithoutStream: true}),
 	)
 	if err != nil {
-		return nil, errdefs.InvalidArgumentf("the server addresses %s cannot be used; give HOST:PORT: %w", strings.Join(addresses, ", "), err)
+		return nil, errdefs.InvalidArgumentf("the server addresses %s cannot be used; give HOST:PORT: %w", joined(addresses), err)
 	}
 	return c, nil
 }
+
+func joined(addresses []string) string { return strings.Join(addresses, ", ") }
 
 func endpoints(addresses []string) []resolver.Address {
 	out := make([]resolver.Address, len(addresses))
@@ -108,6 +116,9 @@ func (c *Client) Known() []string {
 func (c *Client) learn(told []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.fixed {
+		return
+	}
 	known := slices.Clone(c.configured)
 	for _, a := range told {
 		host, _, err := net.SplitHostPort(a)
@@ -127,7 +138,7 @@ func (c *Client) Close() error { return c.conn.Close() }
 // ask makes one call as the node id.
 func (c *Client) ask(ctx context.Context, id Identity, method string, request, reply any) error {
 	if err := c.conn.Invoke(withIdentity(ctx, id), path(method), request, reply); err != nil {
-		return fmt.Errorf("ask the servers at %s: %w", strings.Join(c.Known(), ", "), errdefs.FromGRPC(err))
+		return fmt.Errorf("ask the servers at %s: %w", joined(c.Known()), errdefs.FromGRPC(err))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"path/filepath"
@@ -31,6 +32,7 @@ import (
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/peer"
 	"github.com/drover-project/drover/core/plan"
 	"github.com/drover-project/drover/core/pluginfiles"
 	"github.com/drover-project/drover/core/propose"
@@ -54,6 +56,9 @@ type Config struct {
 	// Raft connects this server to others. The zero value makes it a cluster of its
 	// own, which no other server can join.
 	Raft RaftConfig
+	// PeerTLS is the configuration of connections to the rpc ports of other servers; nil
+	// means no TLS.
+	PeerTLS *tls.Config
 	// Workers is the number of evaluations that are scheduled concurrently.
 	Workers int
 	GC      gc.Thresholds
@@ -104,6 +109,7 @@ type Server struct {
 	who       identity
 	store     *state.Store
 	raft      *consensus.Node
+	peers     *peer.Peers
 	broker    *queue.Broker
 	blocked   *queue.Blocked
 	applier   *plan.Applier
@@ -165,6 +171,7 @@ func New(cfg Config) (*Server, error) {
 			return nil, errors.Join(err, s.raft.Close())
 		}
 	}
+	s.peers = peer.New(peer.Config{ID: s.who.id, Consensus: s.raft, Leader: s.leader, Index: func() uint64 { return s.store.View().Index() }, TLS: cfg.PeerTLS, Logger: cfg.Logger})
 	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.log(), time.Now)
@@ -253,7 +260,7 @@ func (s *Server) Close() error {
 		s.cancel()
 	}
 	s.work.Wait()
-	return s.raft.Close()
+	return errors.Join(s.peers.Close(), s.raft.Close())
 }
 
 // fail reports why the server must be closed; only the first reason is reported.
@@ -273,6 +280,15 @@ func (s *Server) ReadOnly() error { return s.raft.ReadOnly() }
 
 // Endpoint returns the implementation of public requests.
 func (s *Server) Endpoint() *endpoint.Endpoint { return s.endpoint }
+
+// Peers brings requests to the leader.
+func (s *Server) Peers() *peer.Peers { return s.peers }
+
+// leader returns the id and the address of the leader that this server knows, "" if none.
+func (s *Server) leader() (id, address string) {
+	l, _ := s.raft.Leader()
+	return l.ID, l.Address
+}
 
 // Sessions returns the server side of nodes' sessions.
 func (s *Server) Sessions() rpc.Servers { return s.dispatch }

@@ -51,7 +51,7 @@ func (d *Daemon) newAPI() (*api.Server, error) {
 		if n := d.cfg.Server.EventBufferSize; n != nil {
 			cfg.EventBuffer = *n
 		}
-		cfg.AgentOf = d.agentOf
+		cfg.AgentOf, cfg.Leader = d.agentOf, d.server.Peers()
 		return api.New(serverBackend{d, d.server.Endpoint()}, d.log, cfg), nil
 	}
 	return api.NewNode(nodeBackend{d, d.ownCalls()}, d.node.HasAlloc, d.forward(), d.log, cfg), nil

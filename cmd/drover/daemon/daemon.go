@@ -145,8 +145,12 @@ func (d *Daemon) startSides(ctx context.Context) error {
 	if !d.cfg.Server.Enabled {
 		return d.startNodeOnly(ctx)
 	}
+	cfg := d.serverConfig()
 	var err error
-	if d.server, err = server.New(d.serverConfig()); err != nil {
+	if cfg.PeerTLS, err = d.clientTLS(); err != nil {
+		return err
+	}
+	if d.server, err = server.New(cfg); err != nil {
 		return err
 	}
 	d.server.Start()

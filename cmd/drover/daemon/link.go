@@ -95,19 +95,23 @@ func (d *Daemon) serveNodes() error {
 	return nil
 }
 
+// clientTLS returns the TLS configuration of connections to rpc ports; nil means no TLS.
+func (d *Daemon) clientTLS() (*tls.Config, error) {
+	if !d.cfg.TLS.RPC {
+		return nil, nil
+	}
+	return d.machineTLS().Client()
+}
+
 // dialServers prepares the connection of an agent that runs only a node. The
 // connection is made with the first request, and again whenever it is lost.
 func (d *Daemon) dialServers() error {
-	var secure *tls.Config
-	if d.cfg.TLS.RPC {
-		var err error
-		if secure, err = d.machineTLS().Client(); err != nil {
-			return err
-		}
+	secure, err := d.clientTLS()
+	if err != nil {
+		return err
 	}
 	addresses := d.cfg.Client.ServerAddresses()
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] }) // spreads the nodes over the servers
-	var err error
 	d.link, err = rpc.DialAny(addresses, secure)
 	return err
 }

@@ -1,0 +1,172 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Consensus is the part of core/consensus that is needed here.
+type Consensus interface {
+	// Leads reports whether this server leads and has applied what was committed before.
+	Leads() bool
+	// LeaderChanged returns a channel that is closed at the next change of Leader or Leads.
+	LeaderChanged() <-chan struct{}
+}
+
+// Config configures Peers. All fields except TLS are required.
+type Config struct {
+	// ID is this server's id.
+	ID string
+	// Consensus tells whether this server leads.
+	Consensus Consensus
+	// Leader returns the id and the address ("HOST:PORT") of the leader that this server
+	// knows; "" if there is none.
+	Leader func() (id, address string)
+	// Index returns the index of this server's state.
+	Index func() uint64
+	// TLS is the configuration of connections to other servers; nil means no TLS.
+	TLS    *tls.Config
+	Logger hclog.Logger
+}
+
+// mostClients is the number of addresses whose connections are kept. A cluster has fewer
+// servers; others are addresses that servers had before.
+const mostClients = 32
+
+// Peers are the other servers of the cluster.
+type Peers struct {
+	cfg    Config
+	logger hclog.Logger
+	http   *http.Transport
+	open   chan struct{} // holds a token for each forwarded HTTP request
+	kept   atomic.Int64  // bytes of bodies that are kept for another attempt
+	floor  atomic.Uint64 // see CatchUp
+
+	mu      sync.Mutex
+	clients map[string]*client // by address
+	closed  bool
+}
+
+// client is the connection to one address.
+type client struct {
+	*rpc.Client
+	used time.Time
+}
+
+// New returns Peers. It connects to nobody until there is something to ask.
+func New(cfg Config) *Peers {
+	p := &Peers{cfg: cfg, logger: cfg.Logger.Named("peer"), clients: map[string]*client{}, open: make(chan struct{}, mostForwarded)}
+	p.http = p.transport()
+	return p
+}
+
+// Leads reports whether this server leads and has applied what was committed before.
+func (p *Peers) Leads() bool { return p.cfg.Consensus.Leads() }
+
+// Client returns the connection to a server. It is made when it is first used, and closed
+// while nothing uses it.
+func (p *Peers) Client(address string) (*rpc.Client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errdefs.Unavailablef("this server is ending")
+	}
+	if c := p.clients[address]; c != nil {
+		c.used = time.Now()
+		return c.Client, nil
+	}
+	p.forget()
+	c, err := rpc.DialPeer(address, p.cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	p.clients[address] = &client{Client: c, used: time.Now()}
+	return c, nil
+}
+
+// forget closes the connection that was used least recently, if there are too many.
+func (p *Peers) forget() {
+	if len(p.clients) < mostClients {
+		return
+	}
+	oldest := ""
+	for a, c := range p.clients {
+		if oldest == "" || c.used.Before(p.clients[oldest].used) {
+			oldest = a
+		}
+	}
+	_ = p.clients[oldest].Close() // it fails only if it is closed already
+	delete(p.clients, oldest)
+}
+
+// Close closes all connections and fails what is under way on them.
+func (p *Peers) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	var errs []error
+	for a, c := range p.clients {
+		errs = append(errs, c.Close())
+		delete(p.clients, a)
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	// catchUp is how long CatchUp waits, and catchUpPause how often it looks.
+	catchUp      = 2 * time.Second
+	catchUpPause = 2 * time.Millisecond
+)
+
+// saw records an index that this server has shown to a client.
+func (p *Peers) saw(index uint64) {
+	for {
+		old := p.floor.Load()
+		if index <= old || p.floor.CompareAndSwap(old, index) {
+			return
+		}
+	}
+}
+
+// CatchUp waits until this server's state contains all that it has shown to clients on
+// behalf of the leader, so that an index never goes backwards for them and what they have
+// written is there. It gives up after a short time, and at once without a leader: a server
+// that is cut off must still answer stale reads.
+func (p *Peers) CatchUp(ctx context.Context) {
+	_ = p.reach(ctx, p.floor.Load()) // what is known of the state is answered then
+}
+
+// reach waits until the state has an index.
+func (p *Peers) reach(ctx context.Context, index uint64) error {
+	if p.cfg.Index() >= index {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	tick := time.NewTicker(catchUpPause)
+	defer tick.Stop()
+	for p.cfg.Index() < index {
+		if id, _ := p.cfg.Leader(); id == "" {
+			return errdefs.Unavailablef("this server lags behind the others and has no leader: it has index %d, not %d; ask another server", p.cfg.Index(), index)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errdefs.Unavailablef("this server lags behind the leader: it has index %d, not %d; ask another server: %w", p.cfg.Index(), index, ctx.Err())
+		}
+	}
+	return nil
+}
