@@ -16,7 +16,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/drover-project/drover/core/panics"
@@ -44,7 +43,7 @@ const DefaultHandshake = 5 * time.Second
 const maxStreams = 1024
 
 // NewServer returns a gRPC server for servers, which should be a Doorkeeper. A nil
-// config means no TLS.
+// config means no TLS, or that of the Port whose connections it serves.
 func NewServer(servers Servers, config *tls.Config, logger hclog.Logger) *Server {
 	return NewServerWithin(servers, config, logger, DefaultHandshake)
 }
@@ -52,7 +51,7 @@ func NewServer(servers Servers, config *tls.Config, logger hclog.Logger) *Server
 // NewServerWithin is NewServer with another time limit for the handshake, which
 // includes TLS and the HTTP/2 preface.
 func NewServerWithin(servers Servers, config *tls.Config, logger hclog.Logger, handshake time.Duration) *Server {
-	secure := insecure.NewCredentials()
+	secure := newShaken()
 	if config != nil {
 		secure = credentials.NewTLS(config)
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -17,9 +18,10 @@ import (
 // certificate needs no restart.
 type TLS struct {
 	CAFile, CertFile, KeyFile string
-	// Region is the region of the servers. With VerifyServerHostname, nodes accept
-	// only servers with a certificate for server.REGION.nomad; otherwise the owner of
-	// any node's certificate could impersonate a server.
+	// Region is the region of the servers. With VerifyServerHostname, a machine acts as
+	// a server, for nodes and for other servers, only with a certificate for
+	// server.REGION.nomad or server.REGION.drover; otherwise the owner of any node's
+	// certificate could impersonate a server.
 	Region               string
 	VerifyServerHostname bool
 	MinVersion           uint16 // 0 means TLS 1.2
@@ -37,22 +39,47 @@ func (t TLS) Server() (*tls.Config, error) {
 	}, nil
 }
 
-// Client returns the configuration of a node's connection to servers.
+// Client returns the configuration of a connection to servers.
 func (t TLS) Client() (*tls.Config, error) {
 	roots, err := t.authority()
 	if err != nil {
 		return nil, err
 	}
-	out := &tls.Config{
-		MinVersion: t.minVersion(), RootCAs: roots, ServerName: "server." + t.Region + ".nomad",
+	return &tls.Config{
+		MinVersion: t.minVersion(), RootCAs: roots, ServerName: t.serverNames()[0],
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.certificate() },
-	}
+		// VerifyConnection verifies the chain, and either of two names.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if err := ofAuthority(state, roots); err != nil {
+				return err
+			}
+			return t.ofServer(state)
+		},
+	}, nil
+}
+
+// serverNames are the names of which a server's certificate must have one.
+func (t TLS) serverNames() []string {
+	return []string{"server." + t.Region + ".nomad", "server." + t.Region + ".drover"}
+}
+
+// ofServer returns an error if the other side of a connection has no certificate of a
+// server and needs one. The handshake has verified its chain.
+func (t TLS) ofServer(state tls.ConnectionState) error {
 	if !t.VerifyServerHostname {
-		// VerifyConnection still verifies the chain, but not the name.
-		out.InsecureSkipVerify = true
-		out.VerifyConnection = func(state tls.ConnectionState) error { return ofAuthority(state, roots) }
+		return nil
 	}
-	return out, nil
+	if len(state.PeerCertificates) == 0 {
+		return errdefs.PermissionDeniedf("the other side showed no certificate")
+	}
+	leaf := state.PeerCertificates[0]
+	for _, name := range t.serverNames() {
+		if leaf.VerifyHostname(name) == nil {
+			return nil
+		}
+	}
+	return errdefs.PermissionDeniedf("the certificate of %q is not for %s: this machine may not act as a server; give servers a certificate with that name", leaf.Subject.CommonName, strings.Join(t.serverNames(), " or "))
 }
 
 func (t TLS) minVersion() uint16 { return max(t.MinVersion, tls.VersionTLS12) }
