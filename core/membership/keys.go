@@ -1,0 +1,101 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package membership
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/hashicorp/serf/serf"
+
+	"github.com/drover-project/drover/core/durable"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// KeyReport is what the servers have answered to a change or list of the gossip's keys.
+type KeyReport struct {
+	// Servers is the number of servers, Answers of those that have answered, and
+	// Failures of those that have refused.
+	Servers, Answers, Failures int
+	// Messages are the errors, by the full name of a server.
+	Messages map[string]string
+	// Keys is on how many servers each key is, and Primary on how many each encrypts.
+	Keys, Primary map[string]int
+}
+
+func parseKeys(file string, text []byte) ([][]byte, error) {
+	var list []string
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, errdefs.FailedPreconditionf("%s holds no keys of the gossip: %w; restore it, or remove it to use server.encrypt", file, err)
+	}
+	var out [][]byte
+	for _, key := range list {
+		raw, err := DecodeKey(key)
+		if err != nil {
+			return nil, errdefs.FailedPreconditionf("%s: %w", file, err)
+		}
+		out = append(out, raw)
+	}
+	return out, nil
+}
+
+func (c Config) storeKeys(keys []string) error {
+	if c.Dir == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(keys, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of the gossip: %w", err)
+	}
+	if err := durable.WriteFile(c.keyFile(), text, 0o600); err != nil {
+		return fmt.Errorf("write the keys of the gossip: %w", err)
+	}
+	return nil
+}
+
+// ListKeys returns the keys of all servers.
+func (m *Membership) ListKeys() (*KeyReport, error) {
+	return m.keys("", func(k *serf.KeyManager, _ string) (*serf.KeyResponse, error) { return k.ListKeys() })
+}
+
+// InstallKey adds a key to all servers, which from then on understand it.
+func (m *Membership) InstallKey(key string) (*KeyReport, error) {
+	return m.keys(key, (*serf.KeyManager).InstallKey)
+}
+
+// UseKey makes all servers encrypt with an installed key.
+func (m *Membership) UseKey(key string) (*KeyReport, error) {
+	return m.keys(key, (*serf.KeyManager).UseKey)
+}
+
+// RemoveKey removes a key that does not encrypt from all servers.
+func (m *Membership) RemoveKey(key string) (*KeyReport, error) {
+	return m.keys(key, (*serf.KeyManager).RemoveKey)
+}
+
+// keys asks all servers. An error means that the servers were not or not all asked; the
+// report tells what was answered, and is never nil.
+func (m *Membership) keys(key string, ask func(*serf.KeyManager, string) (*serf.KeyResponse, error)) (*KeyReport, error) {
+	if !m.serf.EncryptionEnabled() {
+		return &KeyReport{}, errdefs.FailedPreconditionf("the gossip of this server is not encrypted: set server { encrypt = KEY } on all servers and restart them")
+	}
+	if key != "" {
+		if _, err := DecodeKey(key); err != nil {
+			return &KeyReport{}, err
+		}
+	}
+	r, err := ask(m.serf.KeyManager(), key)
+	out := &KeyReport{}
+	if r != nil {
+		out = &KeyReport{Servers: r.NumNodes, Answers: r.NumResp, Failures: r.NumErr, Messages: r.Messages, Keys: r.Keys, Primary: r.PrimaryKeys}
+	}
+	if err != nil {
+		return out, errdefs.FailedPreconditionf("%w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,273 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package membership
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/serf/serf"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Tags by which servers are known. Tools of the reference read them.
+const (
+	tagRole       = "role"
+	tagRegion     = "region"
+	tagDatacenter = "dc"
+	tagID         = "id"
+	tagHost       = "rpc_addr"
+	tagPort       = "port"
+	tagBuild      = "build"
+	tagExpect     = "expect"
+	tagCluster    = "cluster"
+
+	roleServer = "nomad"
+)
+
+// Statuses of a member.
+const (
+	Alive   = "alive"
+	Leaving = "leaving"
+	Left    = "left"
+	Failed  = "failed"
+)
+
+// Member is a server as the others know it.
+type Member struct {
+	// Name is the server's name with its region, "a.global".
+	Name string
+	// ID is the server's id in raft.
+	ID                 string
+	Region, Datacenter string
+	// Address is the IP address of the gossip, and Port its port.
+	Address string
+	Port    uint16
+	// RPC is the address of the rpc port.
+	RPC     string
+	Version string
+	// Expect is the number of servers with which a new cluster begins; 0: the server
+	// only joins.
+	Expect int
+	// Cluster is the id of the cluster, "" for a server that has none yet.
+	Cluster string
+	Status  string
+	Tags    map[string]string
+
+	ProtocolMin, ProtocolMax, ProtocolCur uint8
+	DelegateMin, DelegateMax, DelegateCur uint8
+}
+
+// Membership is this server's view of the servers.
+type Membership struct {
+	cfg    Config
+	serf   *serf.Serf
+	logger hclog.Logger
+	events chan serf.Event
+	stop   chan struct{} // closed to end watch
+	done   chan struct{} // closed when watch has ended
+	failed chan error    // capacity 1
+	// cluster is read while the library holds locks, so it is not below mu.
+	cluster atomic.Pointer[string]
+
+	mu      sync.Mutex
+	tags    map[string]string
+	changed chan struct{} // closed at the next change
+	closing bool
+}
+
+// Start begins to gossip. Join finds other servers.
+func Start(cfg Config) (*Membership, error) {
+	m := &Membership{
+		cfg: cfg, logger: cfg.Logger.Named("membership"), events: make(chan serf.Event, 256), done: make(chan struct{}),
+		stop: make(chan struct{}), failed: make(chan error, 1), changed: make(chan struct{}),
+	}
+	m.cfg.Logger = m.logger
+	conf, err := m.cfg.serf(m.events, m)
+	if err != nil {
+		return nil, err
+	}
+	m.tags = conf.Tags
+	go m.watch() // serf sends events before Create returns
+	if m.serf, err = serf.Create(conf); err != nil {
+		m.endWatch()
+		return nil, fmt.Errorf("start the gossip on %s: %w; another agent may be running: stop it, or set ports { serf = N }", cfg.Listen, err)
+	}
+	go m.guard()
+	return m, nil
+}
+
+// watch tells those who wait of each change.
+func (m *Membership) watch() {
+	defer close(m.done)
+	for {
+		select {
+		case e := <-m.events:
+			if _, ok := e.(serf.MemberEvent); ok {
+				m.signal()
+			}
+		case <-m.stop:
+			return
+		}
+	}
+}
+
+func (m *Membership) endWatch() {
+	close(m.stop)
+	<-m.done
+}
+
+func (m *Membership) signal() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// guard reports when the gossip has ended by itself: another server has this one's name,
+// and more servers know that one.
+func (m *Membership) guard() {
+	<-m.serf.ShutdownCh()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closing {
+		m.failed <- errdefs.FailedPreconditionf("another server has the name %s, and the other servers know that one: set another `name` in this agent's configuration", m.cfg.fullName())
+	}
+}
+
+// Failed returns a channel that receives an error when this server cannot gossip any
+// more.
+func (m *Membership) Failed() <-chan error { return m.failed }
+
+// Changed returns a channel that is closed at the next change of the members.
+func (m *Membership) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// Members returns all servers that this one knows, itself included, sorted by name.
+func (m *Membership) Members() []Member {
+	var out []Member
+	for _, s := range m.serf.Members() {
+		out = append(out, member(s))
+	}
+	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Self returns this server as others know it.
+func (m *Membership) Self() Member { return member(m.serf.LocalMember()) }
+
+func member(s serf.Member) Member {
+	expect, _ := strconv.Atoi(s.Tags[tagExpect]) // a server without it only joins
+	return Member{
+		Name: s.Name, ID: s.Tags[tagID], Region: s.Tags[tagRegion], Datacenter: s.Tags[tagDatacenter],
+		Address: s.Addr.String(), Port: s.Port, RPC: net.JoinHostPort(s.Tags[tagHost], s.Tags[tagPort]),
+		Version: s.Tags[tagBuild], Expect: expect, Cluster: s.Tags[tagCluster], Status: s.Status.String(), Tags: s.Tags,
+		ProtocolMin: s.ProtocolMin, ProtocolMax: s.ProtocolMax, ProtocolCur: s.ProtocolCur,
+		DelegateMin: s.DelegateMin, DelegateMax: s.DelegateMax, DelegateCur: s.DelegateCur,
+	}
+}
+
+// SetTag changes a tag of this server; "" removes it.
+func (m *Membership) SetTag(key, value string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.tags[key] == value {
+		return nil
+	}
+	tags := map[string]string{}
+	for k, v := range m.tags {
+		tags[k] = v
+	}
+	if tags[key] = value; value == "" {
+		delete(tags, key)
+	}
+	if err := m.serf.SetTags(tags); err != nil {
+		return fmt.Errorf("tell the other servers of %s: %w", key, err)
+	}
+	m.tags = tags
+	return nil
+}
+
+// SetCluster tells the others the id of this server's cluster. From then on it does not
+// meet servers of another one.
+func (m *Membership) SetCluster(id string) error {
+	m.cluster.Store(&id)
+	return m.SetTag(tagCluster, id)
+}
+
+// Join contacts servers at these addresses, and through them all others. It returns the
+// number of those that have answered, and an error if none has.
+func (m *Membership) Join(addresses []string) (int, error) {
+	n, err := m.serf.Join(addresses, true)
+	if err != nil {
+		return n, errdefs.Unavailablef("%w", err)
+	}
+	return n, nil
+}
+
+// Twin returns the name of another alive server with this server's id, "" if there is
+// none: its data directory was copied.
+func (m *Membership) Twin() string {
+	self := m.Self()
+	for _, other := range m.Members() {
+		if other.ID == self.ID && other.Name != self.Name && other.Status == Alive {
+			return other.Name
+		}
+	}
+	return ""
+}
+
+// ForceLeave makes a failed server one that has left; prune also removes it from the
+// list. It does nothing to a server that is alive or unknown, as that one would tell the
+// others so at once.
+func (m *Membership) ForceLeave(name string, prune bool) error {
+	if !strings.Contains(name, ".") {
+		name += "." + m.cfg.Region
+	}
+	ask := m.serf.RemoveFailedNode
+	if prune {
+		ask = m.serf.RemoveFailedNodePrune
+	}
+	if err := ask(name); err != nil {
+		return fmt.Errorf("make %s leave: %w", name, err)
+	}
+	return nil
+}
+
+// Leave tells the others that this server leaves. Close follows.
+func (m *Membership) Leave() error {
+	m.expectEnd()
+	if err := m.serf.Leave(); err != nil {
+		return fmt.Errorf("leave the other servers: %w", err)
+	}
+	return nil
+}
+
+func (m *Membership) expectEnd() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closing = true
+}
+
+// Close ends the gossip. Without Leave, the others find this server failed. It is called
+// once.
+func (m *Membership) Close() error {
+	m.expectEnd()
+	err := m.serf.Shutdown()
+	m.endWatch()
+	if err != nil {
+		return fmt.Errorf("end the gossip: %w", err)
+	}
+	return nil
+}
