@@ -27,7 +27,9 @@ type quiet struct {
 	seen map[string]time.Time // by kind of message
 }
 
-func newQuiet(logger hclog.Logger) *quiet { return &quiet{logger: logger, seen: map[string]time.Time{}} }
+func newQuiet(logger hclog.Logger) *quiet {
+	return &quiet{logger: logger, seen: map[string]time.Time{}}
+}
 
 // Write logs one line, "DATE TIME [LEVEL] TEXT".
 func (q *quiet) Write(p []byte) (int, error) {

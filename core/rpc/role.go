@@ -43,7 +43,9 @@ func FromServer(ctx context.Context) error {
 }
 
 // shaken are the credentials of connections whose handshake a Port has done.
-type shaken struct{ credentials.TransportCredentials }
+type shaken struct {
+	credentials.TransportCredentials
+}
 
 func newShaken() credentials.TransportCredentials { return shaken{insecure.NewCredentials()} }
 
