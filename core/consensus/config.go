@@ -34,6 +34,10 @@ type Config struct {
 	// Dial connects to another server; nil means TCP without TLS.
 	Dial func(address string, timeout time.Duration) (net.Conn, error)
 
+	// Lookup returns the address at which a server is now, if it is known: it may differ
+	// from that of the raft configuration. It may be nil.
+	Lookup func(id string) (address string, known bool)
+
 	// Bootstrap lists the first members of a new cluster. It is used only if this
 	// server has no log yet. If it is empty, a server without Listener becomes a
 	// cluster of its own, and a server with Listener waits until a leader adds it.

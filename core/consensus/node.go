@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -325,6 +326,27 @@ func (n *Node) AppliedIndex() uint64 { return n.raft.AppliedIndex() }
 
 // LastIndex returns the index of the last entry in this server's log.
 func (n *Node) LastIndex() uint64 { return n.raft.LastIndex() }
+
+// Progress says how far this server is.
+type Progress struct {
+	LastIndex, LastTerm uint64 // of the last entry in its log
+	// LastContact is how long ago it heard from the leader; 0 for the leader. Heard is
+	// false if it never did.
+	LastContact time.Duration
+	Heard       bool
+}
+
+// Progress returns how far this server is.
+func (n *Node) Progress() Progress {
+	out := Progress{LastIndex: n.raft.LastIndex(), Heard: true}
+	out.LastTerm, _ = strconv.ParseUint(n.raft.Stats()["last_log_term"], 10, 64) // raft's stats always have a number here
+	if n.IsLeader() {
+		return out
+	}
+	last := n.raft.LastContact()
+	out.LastContact, out.Heard = time.Since(last), !last.IsZero()
+	return out
+}
 
 // Stats returns raft's statistics, for operators.
 func (n *Node) Stats() map[string]string { return n.raft.Stats() }

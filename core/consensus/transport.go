@@ -35,12 +35,28 @@ func openTransport(cfg Config, logger hclog.Logger) transport {
 			return net.DialTimeout("tcp", address, timeout)
 		}
 	}
-	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	conf := &raft.NetworkTransportConfig{
 		Stream:  &streams{Listener: cfg.Listener, advertise: cfg.Advertise, dial: dial},
 		MaxPool: pooledConnections,
 		Timeout: peerTimeout,
 		Logger:  logger,
-	})
+	}
+	if cfg.Lookup != nil {
+		conf.ServerAddressProvider = lookup(cfg.Lookup)
+	}
+	return raft.NewNetworkTransportWithConfig(conf)
+}
+
+// lookup finds servers that have moved.
+type lookup func(id string) (string, bool)
+
+// ServerAddr returns a server's address. After an error raft uses the one it knows.
+func (l lookup) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	address, known := l(string(id))
+	if !known {
+		return "", unknownServer(string(id))
+	}
+	return raft.ServerAddress(address), nil
 }
 
 // streams implements raft's stream layer with our listener and dialer.

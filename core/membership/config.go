@@ -45,6 +45,8 @@ type Config struct {
 	Key string
 	// RejoinAfterLeave joins the servers that were known before this server left.
 	RejoinAfterLeave bool
+	// Answer answers the questions of Ask; nil means no answer. It must not block.
+	Answer func(question string) []byte
 	// Fast shortens all times for tests on one machine.
 	Fast   bool
 	Logger hclog.Logger

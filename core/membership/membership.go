@@ -111,8 +111,11 @@ func (m *Membership) watch() {
 	for {
 		select {
 		case e := <-m.events:
-			if _, ok := e.(serf.MemberEvent); ok {
+			switch e := e.(type) {
+			case serf.MemberEvent:
 				m.signal()
+			case *serf.Query:
+				m.answer(e)
 			}
 		case <-m.stop:
 			return

@@ -303,3 +303,26 @@ func TestAddressesAndKeysThatAreNoneAreRefused(t *testing.T) {
 		_ = l.Close()
 	}
 }
+
+func TestServersAnswerQuestions(t *testing.T) {
+	answering := func(text string) func(*membership.Config) {
+		return func(c *membership.Config) {
+			c.Answer = func(question string) []byte {
+				if question != "progress" {
+					return nil
+				}
+				return []byte(text)
+			}
+		}
+	}
+	a, b := start(t, "a", answering("1")), start(t, "b", answering("2"))
+	b.joins(a)
+	a.sees("b.global", membership.Alive)
+	testkit.Eventually(t, "both answer", func() bool {
+		got, err := a.Ask("progress", time.Second)
+		return err == nil && string(got["a.global"]) == "1" && string(got["b.global"]) == "2"
+	})
+	if got, err := a.Ask("nonsense", 50*time.Millisecond); err != nil || len(got) != 0 {
+		t.Errorf("a question that nobody knows: %v, %v", got, err)
+	}
+}

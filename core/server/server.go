@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/auth/keyring"
+	"github.com/drover-project/drover/core/autopilot"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/control"
 	"github.com/drover-project/drover/core/control/deploy"
@@ -31,6 +32,7 @@ import (
 	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/membership"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/peer"
 	"github.com/drover-project/drover/core/plan"
@@ -59,6 +61,10 @@ type Config struct {
 	// PeerTLS is the configuration of connections to the rpc ports of other servers; nil
 	// means no TLS.
 	PeerTLS *tls.Config
+	// Gossip finds the other servers; nil for a server on its own.
+	Gossip *Gossip
+	// Autopilot are the limits for the members of the cluster; nil means the defaults.
+	Autopilot *autopilot.Config
 	// Workers is the number of evaluations that are scheduled concurrently.
 	Workers int
 	GC      gc.Thresholds
@@ -107,6 +113,9 @@ type RaftConfig struct {
 type Server struct {
 	cfg       Config
 	who       identity
+	members   atomic.Pointer[membership.Membership] // nil without gossip
+	pilot     pilot
+	autopilot autopilot.Config
 	store     *state.Store
 	raft      *consensus.Node
 	peers     *peer.Peers
@@ -149,9 +158,12 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, who: who, store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), failed: make(chan error, 1), workers: newPool(cfg.Workers)}
+	if s.cfg.Announced == nil && cfg.Gossip != nil {
+		s.cfg.Announced = s.announced
+	}
 	s.raft, err = consensus.Open(consensus.Config{
 		NodeID: who.id, DataDir: raftDir, Expected: who.known, Dev: cfg.Dev, Machine: fsm.NewAt(s.cfg.Level, s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
-		Listener: cfg.Raft.Listener, Advertise: cfg.Address, Dial: cfg.Raft.Dial, HeartbeatTimeout: cfg.Raft.HeartbeatTimeout,
+		Listener: cfg.Raft.Listener, Advertise: cfg.Address, Dial: cfg.Raft.Dial, HeartbeatTimeout: cfg.Raft.HeartbeatTimeout, Lookup: s.lookup,
 		Fatal:             s.fail,
 		SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.TrailingLogs,
 	})
@@ -172,12 +184,16 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	s.peers = peer.New(peer.Config{ID: s.who.id, Consensus: s.raft, Leader: s.leader, Index: func() uint64 { return s.store.View().Index() }, TLS: cfg.PeerTLS, Logger: cfg.Logger})
+	if s.autopilot = autopilot.Default(); cfg.Autopilot != nil {
+		s.autopilot = *cfg.Autopilot
+	}
+	s.pilot.reset()
 	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.log(), time.Now)
 	s.dispatch = dispatch.New(dispatch.Config{
 		Store: s.store, Raft: s.log(), ServerID: who.id, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
-		Addresses:  func() []string { return []string{cfg.Address} },
+		Addresses:  s.Addresses,
 		PluginFile: s.openPluginFile,
 		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {
 			return s.ring.OpenRow(v.RootKeyByID(row.KeyID), row)
@@ -189,6 +205,9 @@ func New(cfg Config) (*Server, error) {
 		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring,
 		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.files,
 	})
+	if err := s.startGossip(); err != nil {
+		return nil, errors.Join(err, s.raft.Close())
+	}
 	return s, nil
 }
 
@@ -199,6 +218,7 @@ func (s *Server) Start() {
 	s.work.Go(func() { s.dispatch.Run(ctx) })
 	s.work.Go(func() { s.raft.WhileLeading(ctx, s.lead) })
 	s.work.Go(func() { s.becomeMember(ctx) })
+	s.work.Go(func() { s.gossip(ctx) })
 	s.work.Go(func() { s.sweepPluginFiles(ctx) })
 }
 
@@ -225,6 +245,7 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() { feeder.Run(ctx) })
 	term.Go(func() { s.applier.Run(ctx) })
 	term.Go(func() { s.dispatch.Lead(ctx) })
+	term.Go(func() { s.steer(ctx) })
 	term.Go(func() {
 		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, plugins.Controller{}, keys.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
 	})
@@ -260,7 +281,11 @@ func (s *Server) Close() error {
 		s.cancel()
 	}
 	s.work.Wait()
-	return errors.Join(s.peers.Close(), s.raft.Close())
+	var err error
+	if m := s.members.Load(); m != nil {
+		err = m.Close()
+	}
+	return errors.Join(err, s.peers.Close(), s.raft.Close())
 }
 
 // fail reports why the server must be closed; only the first reason is reported.

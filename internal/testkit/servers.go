@@ -30,6 +30,7 @@ type Servers struct {
 
 	t    *testing.T
 	wire wire
+	key  []byte // of the keyring: every server can open what another has sealed
 }
 
 // Member is one server of Servers.
@@ -47,18 +48,16 @@ type Member struct {
 
 // NewServers starts n servers that are one cluster, and waits until one leads. Each has
 // a data directory of its own. They end with the test. A function adjusts the
-// configuration of each server, at each start.
+// configuration of each server, at each start. With n = 0 the test adds and starts them.
 func NewServers(t *testing.T, n int, adjust ...func(*server.Config)) *Servers {
 	t.Helper()
-	s := &Servers{t: t}
-	key := make([]byte, 32)
-	rand.Read(key)
+	s := &Servers{t: t, key: make([]byte, 32)}
+	rand.Read(s.key)
 	for range n {
-		m := s.Add(adjust...)
-		// Every server can open what another has sealed.
-		if err := os.WriteFile(filepath.Join(m.Dir, keyring.FileName), key, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		s.Add(adjust...)
+	}
+	if n == 0 {
+		return s
 	}
 	var first []consensus.Server
 	for _, m := range s.All {
@@ -78,6 +77,9 @@ func NewServers(t *testing.T, n int, adjust ...func(*server.Config)) *Servers {
 func (s *Servers) Add(adjust ...func(*server.Config)) *Member {
 	s.t.Helper()
 	m := &Member{t: s.t, wire: &s.wire, Dir: s.t.TempDir(), Address: fmt.Sprintf("127.0.0.1:%d", FreePorts(s.t, 1)[0])}
+	if err := os.WriteFile(filepath.Join(m.Dir, keyring.FileName), s.key, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
 	m.adjust = func(cfg *server.Config) {
 		for _, f := range adjust {
 			f(cfg)

@@ -1,0 +1,170 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package autopilot_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/autopilot"
+)
+
+var now = time.Unix(1_800_000_000, 0)
+
+// scene has the voters a (the leader), b and c, all alive and healthy.
+func scene() autopilot.Scene {
+	s := autopilot.Scene{Now: now, Self: "a", LastIndex: 1000, Term: 7, Reports: map[string]autopilot.Report{}, StableSince: map[string]time.Time{}}
+	for _, id := range []string{"a", "b", "c"} {
+		s = with(s, id, true, true)
+	}
+	return s
+}
+
+// with adds a server that is healthy for a minute; as a member if peer.
+func with(s autopilot.Scene, id string, peer, voter bool) autopilot.Scene {
+	if peer {
+		s.Peers = append(s.Peers, autopilot.Peer{ID: id, Address: id + ":4647", Voter: voter})
+	}
+	s.Found = append(s.Found, autopilot.Found{ID: id, Name: id + ".global", Address: id + ":4647", Alive: true})
+	s.Reports[id] = autopilot.Report{LastIndex: 1000, LastTerm: 7, At: now}
+	s.StableSince[id] = now.Add(-time.Minute)
+	return s
+}
+
+// change edits the server with an id in gossip.
+func change(s autopilot.Scene, id string, edit func(*autopilot.Found)) autopilot.Scene {
+	for i := range s.Found {
+		if s.Found[i].ID == id {
+			edit(&s.Found[i])
+		}
+	}
+	return s
+}
+
+func failed(f *autopilot.Found) { f.Alive = false }
+func gone(f *autopilot.Found)   { f.Alive, f.Left = false, true }
+
+func TestWhatAutopilotDecides(t *testing.T) {
+	for name, c := range map[string]struct {
+		scene autopilot.Scene
+		want  string
+	}{
+		"all is well":                               {scene(), ""},
+		"a new server joins without a vote":         {with(scene(), "d", false, false), "add d"},
+		"it votes when it has kept up":              {with(scene(), "d", true, false), "promote d"},
+		"a server that has left is removed":         {change(scene(), "c", gone), "remove c"},
+		"the leader does not remove itself":         {change(scene(), "a", gone), ""},
+		"one of three that fails stays":             {change(scene(), "c", failed), ""},
+		"it is removed when another votes":          {change(with(scene(), "d", true, true), "c", failed), "remove c"},
+		"two of four that fail stay":                {change(change(with(scene(), "d", true, true), "c", failed), "b", failed), ""},
+		"a failed server without a vote is removed": {change(with(scene(), "d", true, false), "d", failed), "remove d"},
+		"a server that nobody knows stays": {func() autopilot.Scene {
+			s := scene()
+			s.Found = s.Found[:2]
+			return s
+		}(), ""},
+		"a new address":                  {change(scene(), "c", func(f *autopilot.Found) { f.Address = "z:4647" }), "move c"},
+		"a new id at an address":         {change(with(change(scene(), "c", failed), "d", false, false), "d", func(f *autopilot.Found) { f.Address = "c:4647" }), "remove c"},
+		"an address of an alive server":  {change(with(scene(), "d", false, false), "d", func(f *autopilot.Found) { f.Address = "c:4647" }), ""},
+		"an id that two servers have":    {with(with(scene(), "d", false, false), "d", false, false), ""},
+		"an id that comes back renamed":  {func() autopilot.Scene { s := change(scene(), "c", gone); return with(s, "c", false, true) }(), ""},
+		"a server that has just arrived": {func() autopilot.Scene { s := with(scene(), "d", true, false); s.StableSince["d"] = now; return s }(), ""},
+		"one that lags behind": {func() autopilot.Scene {
+			s := with(scene(), "d", true, false)
+			s.Reports["d"] = autopilot.Report{LastIndex: 749, LastTerm: 7, At: now}
+			return s
+		}(), ""},
+		"one of an older term": {func() autopilot.Scene {
+			s := with(scene(), "d", true, false)
+			s.Reports["d"] = autopilot.Report{LastIndex: 1000, LastTerm: 6, At: now}
+			return s
+		}(), ""},
+		"one that was not heard of lately": {func() autopilot.Scene {
+			s := with(scene(), "d", true, false)
+			s.Reports["d"] = autopilot.Report{LastIndex: 1000, LastTerm: 7, At: now.Add(-time.Minute)}
+			return s
+		}(), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if step := autopilot.Decide(c.scene, autopilot.Default()); step != nil {
+				got = fmt.Sprintf("%s %s", step.Verb, step.ID)
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestNoSequenceOfStepsCostsTheMajority: whatever happens to the servers, the steps end,
+// the leader stays, and alive voters that were a majority are one after each step.
+func TestNoSequenceOfStepsCostsTheMajority(t *testing.T) {
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s := scene()
+		for i := range random.IntN(5) {
+			s = with(s, string(rune('d'+i)), random.IntN(3) > 0, random.IntN(2) > 0)
+		}
+		for i := range s.Found {
+			if f := &s.Found[i]; f.ID != "a" && random.IntN(3) == 0 {
+				f.Alive, f.Left = false, random.IntN(3) == 0
+			}
+		}
+		for steps := 0; ; steps++ {
+			before := majority(s)
+			step := autopilot.Decide(s, autopilot.Default())
+			if step == nil {
+				break
+			}
+			if steps > 50 {
+				t.Fatalf("seed %d: the steps do not end: %+v", seed, step)
+			}
+			s.Peers = carryOut(s.Peers, step)
+			if step.ID == "a" {
+				t.Fatalf("seed %d: the leader is changed: %+v", seed, step)
+			}
+			if before && !majority(s) {
+				t.Fatalf("seed %d: %+v costs the majority: %+v", seed, step, s)
+			}
+		}
+	}
+}
+
+func majority(s autopilot.Scene) bool {
+	voters, alive := 0, 0
+	for _, p := range s.Peers {
+		if !p.Voter {
+			continue
+		}
+		voters++
+		for _, f := range s.Found {
+			if f.ID == p.ID && f.Alive {
+				alive++
+			}
+		}
+	}
+	return alive*2 > voters
+}
+
+func carryOut(peers []autopilot.Peer, step *autopilot.Step) (out []autopilot.Peer) {
+	for _, p := range peers {
+		switch {
+		case p.ID != step.ID:
+		case step.Verb == autopilot.Remove:
+			continue
+		case step.Verb == autopilot.Promote:
+			p.Voter = true
+		case step.Verb == autopilot.Move:
+			p.Address = step.Address
+		}
+		out = append(out, p)
+	}
+	if step.Verb == autopilot.Add {
+		out = append(out, autopilot.Peer{ID: step.ID, Address: step.Address})
+	}
+	return out
+}
