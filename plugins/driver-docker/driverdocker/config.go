@@ -222,21 +222,32 @@ type deviceBlock struct {
 	CgroupPermissions string `json:"cgroup_permissions"`
 }
 
-// parseTaskConfig decodes a task's config block.
-func parseTaskConfig(body []byte) (taskConfig, error) {
+// readTaskConfig decodes a task's config block. Job files may give an image as a URL of its
+// registry.
+func readTaskConfig(body []byte) (taskConfig, error) {
 	c := taskConfig{CPUCFSPeriod: 100000}
-	if err := schema.Unmarshal(body, &c); err != nil {
+	err := schema.Unmarshal(body, &c)
+	c.Image = strings.TrimPrefix(c.Image, "https://")
+	return c, err
+}
+
+// parseTaskConfig decodes a task's config block and checks the name of its image.
+func parseTaskConfig(body []byte) (taskConfig, error) {
+	c, err := readTaskConfig(body)
+	if err != nil {
 		return c, err
 	}
-	// Job files may give an image as a URL of its registry.
-	c.Image = strings.TrimPrefix(c.Image, "https://")
+	return c, c.checkImage()
+}
+
+func (c taskConfig) checkImage() error {
 	if c.Image == "" {
-		return c, errdefs.InvalidArgumentf("config.image: is empty; name the image to run")
+		return invalidf("image", "is empty; name the image to run")
 	}
 	if _, err := reference.ParseAnyReference(c.Image); err != nil {
-		return c, invalidf("image: %q is not an image name: %w", c.Image, err)
+		return invalidf("image", "%q is not an image name: %w", c.Image, err)
 	}
-	return c, nil
+	return nil
 }
 
 // pullLimit is the time limit for pulling the task's image.
@@ -246,7 +257,7 @@ func (c taskConfig) pullLimit(agent agentConfig) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(c.ImagePullTimeout)
 	if err != nil || d <= 0 {
-		return 0, errdefs.InvalidArgumentf("config.image_pull_timeout: %q is not a duration; write it as 90s or 5m", c.ImagePullTimeout)
+		return 0, invalidf("image_pull_timeout", "%q is not a duration; write it as 90s or 5m", c.ImagePullTimeout)
 	}
 	return d, nil
 }
@@ -272,6 +283,24 @@ func checkExtraLabels(list []string) error {
 	return nil
 }
 
-func invalidf(format string, args ...any) error {
-	return errdefs.New(errdefs.InvalidArgument, fmt.Errorf("config."+format, args...))
+// attributeError is what is wrong with an attribute of a config.
+type attributeError struct {
+	path string
+	err  error
+	// unsure is set if only a start knows whether it is wrong.
+	unsure bool
+}
+
+func (e *attributeError) Error() string { return e.path + ": " + e.err.Error() }
+
+func (e *attributeError) Unwrap() error { return e.err }
+
+// invalidf returns the error for an attribute that cannot be right.
+func invalidf(name, format string, args ...any) error {
+	return errdefs.New(errdefs.InvalidArgument, &attributeError{path: "config." + name, err: fmt.Errorf(format, args...)})
+}
+
+// forbiddenf returns the error for an attribute that the operator does not allow.
+func forbiddenf(name, format string, args ...any) error {
+	return errdefs.New(errdefs.PermissionDenied, &attributeError{path: "config." + name, err: fmt.Errorf(format, args...)})
 }

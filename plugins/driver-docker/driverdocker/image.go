@@ -98,7 +98,7 @@ func (d *daemon) pull(ctx context.Context, agent agentConfig, c taskConfig, task
 	}
 	named, err := reference.ParseDockerRef(c.Image)
 	if err != nil {
-		return invalidf("image: %q is not an image name: %w", c.Image, err)
+		return invalidf("image", "%q is not an image name: %w", c.Image, err)
 	}
 	auth, err := credentials(ctx, agent, c, named, d.index(ctx))
 	if err != nil {
@@ -148,7 +148,7 @@ func (d *daemon) load(ctx context.Context, c taskConfig, task *driver.TaskConfig
 		return errdefs.InvalidArgumentf("load image %s from %s: the Docker daemon rejects the archive: %w", c.Image, c.Load, err)
 	}
 	if _, err := d.imageID(ctx, c.Image); errdefs.IsNotFound(err) {
-		return invalidf("load: the archive %s has no image %q; set image to a name that it has", c.Load, c.Image)
+		return invalidf("load", "the archive %s has no image %q; set image to a name that it has", c.Load, c.Image)
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func openArchive(taskDir, name string) (*os.File, error) {
 		f, err = root.Open(filepath.Clean(name))
 	}
 	if err != nil {
-		return nil, invalidf("load: there is no archive %q in the task's directory; fetch it with an artifact: %w", name, err)
+		return nil, invalidf("load", "there is no archive %q in the task's directory; fetch it with an artifact: %w", name, err)
 	}
 	return f, nil
 }

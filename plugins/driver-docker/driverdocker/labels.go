@@ -36,7 +36,7 @@ func labelsOf(in specInput) (map[string]string, error) {
 	out := map[string]string{}
 	for name, value := range merged(in.config.Labels) {
 		if strings.HasPrefix(name, "io.drover.") {
-			return nil, invalidf("labels: %q: labels that begin with io.drover. are the driver's own; choose another name", name)
+			return nil, invalidf("labels", "%q: labels that begin with io.drover. are the driver's own; choose another name", name)
 		}
 		out[name] = value
 	}

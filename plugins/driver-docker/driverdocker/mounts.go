@@ -37,8 +37,8 @@ func mounts(in specInput, host *container.HostConfig) error {
 			return err
 		}
 	}
-	if in.config.VolumeDriver != "" && !in.agent.Volumes.Enabled {
-		return denied("volume_driver: volume drivers")
+	if err := volumeDriver(in, host); err != nil {
+		return err
 	}
 	for _, m := range in.task.Mounts {
 		host.Mounts = append(host.Mounts, groupMount(m, host))
@@ -68,6 +68,14 @@ func pathClass(err error) errdefs.Class {
 		return class
 	}
 	return errdefs.InvalidArgument
+}
+
+// volumeDriver checks volume_driver.
+func volumeDriver(in specInput, _ *container.HostConfig) error {
+	if in.config.VolumeDriver != "" && !in.agent.Volumes.Enabled {
+		return noVolumes("volume_driver", "volume drivers", false)
+	}
+	return nil
 }
 
 // groupMount adds a mount that the node has prepared. An SELinux label requires a
@@ -108,15 +116,17 @@ func bind(source, target string, options ...string) string {
 	return out
 }
 
-func denied(what string) error {
-	return errdefs.PermissionDeniedf("config.%s are not allowed on this node; the operator can allow them with volumes { enabled = true } in the agent's plugin \"docker\" config", what)
+// noVolumes returns the error for what needs volumes.enabled.
+func noVolumes(name, what string, unsure bool) error {
+	err := fmt.Errorf("%s are not allowed on this node; the operator can allow them with volumes { enabled = true } in the agent's plugin \"docker\" config", what)
+	return errdefs.New(errdefs.PermissionDenied, &attributeError{path: "config." + name, err: err, unsure: unsure})
 }
 
 // volume parses an entry of config.volumes.
 func volume(in specInput, text string, host *container.HostConfig) error {
 	parts := strings.Split(text, ":")
 	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || !strings.HasPrefix(parts[1], "/") {
-		return invalidf("volumes: %q is not SOURCE:TARGET[:OPTIONS] with an absolute target", text)
+		return invalidf("volumes", "%q is not SOURCE:TARGET[:OPTIONS] with an absolute target", text)
 	}
 	options := []string{in.agent.Volumes.SELinuxLabel}
 	if len(parts) == 3 {
@@ -159,13 +169,13 @@ func hostPath(in specInput, name, from string, create bool) (path string, inside
 		return place, true, nil
 	}
 	if inside := insideTask(path); !in.agent.Volumes.Enabled && inside != "" {
-		return "", false, errdefs.PermissionDeniedf("config.%s: %q is a path in the container, but sources are paths of the machine; write %q for a path in the task's directory", name, from, inside)
+		return "", false, forbiddenf(name, "%q is a path in the container, but sources are paths of the machine; write %q for a path in the task's directory", from, inside)
 	}
 	if !in.agent.Volumes.Enabled {
-		return "", false, denied(name + ": paths outside of the alloc's directory, as " + from + ",")
+		return "", false, noVolumes(name, "paths outside of the alloc's directory, as "+from+",", filepath.IsAbs(from))
 	}
 	if !filepath.IsAbs(from) {
-		return "", false, invalidf("%s: %q leads out of the task's directory; give an absolute path", name, from)
+		return "", false, invalidf(name, "%q leads out of the task's directory; give an absolute path", from)
 	}
 	return path, false, nil
 }
@@ -185,7 +195,7 @@ func insideTask(path string) string {
 func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 	out := mount.Mount{Type: mount.Type(m.Type), Source: m.Source, Target: m.Target, ReadOnly: m.Readonly}
 	if m.Target == "" {
-		return out, invalidf("mount: one of type %q has no target", m.Type)
+		return out, invalidf("mount", "one of type %q has no target", m.Type)
 	}
 	switch out.Type {
 	case mount.TypeBind:
@@ -196,13 +206,13 @@ func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 		out.Source = from
 		if m.BindOptions != nil && m.BindOptions.Propagation != "" {
 			if !slices.Contains(mount.Propagations, mount.Propagation(m.BindOptions.Propagation)) {
-				return out, invalidf("mount: propagation %q of %q is none of %v", m.BindOptions.Propagation, m.Target, mount.Propagations)
+				return out, invalidf("mount", "propagation %q of %q is none of %v", m.BindOptions.Propagation, m.Target, mount.Propagations)
 			}
 			out.BindOptions = &mount.BindOptions{Propagation: mount.Propagation(m.BindOptions.Propagation)}
 		}
 	case mount.TypeTmpfs:
 		if m.Source != "" {
-			return out, invalidf("mount: %q is of type tmpfs, which has no source; remove it", m.Target)
+			return out, invalidf("mount", "%q is of type tmpfs, which has no source; remove it", m.Target)
 		}
 		if o := m.TmpfsOptions; o != nil {
 			out.TmpfsOptions = &mount.TmpfsOptions{SizeBytes: o.Size, Mode: fs.FileMode(o.Mode)}
@@ -210,14 +220,14 @@ func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 	case mount.TypeVolume:
 		return volumeMount(in, m, out)
 	default:
-		return out, invalidf("mount: type %q of %q is none of bind, tmpfs and volume", m.Type, m.Target)
+		return out, invalidf("mount", "type %q of %q is none of bind, tmpfs and volume", m.Type, m.Target)
 	}
 	return out, nil
 }
 
 func volumeMount(in specInput, m mountBlock, out mount.Mount) (mount.Mount, error) {
 	if strings.ContainsRune(m.Source, '/') {
-		return out, invalidf("mount: %q is not a volume name; use type \"bind\" for a path", m.Source)
+		return out, invalidf("mount", "%q is not a volume name; use type \"bind\" for a path", m.Source)
 	}
 	o := m.VolumeOptions
 	if o == nil {
@@ -227,7 +237,7 @@ func volumeMount(in specInput, m mountBlock, out mount.Mount) (mount.Mount, erro
 	if d := o.DriverConfig; d != nil {
 		// The options of a volume driver may contain any path of the machine.
 		if !in.agent.Volumes.Enabled {
-			return out, denied("mount: volume drivers")
+			return out, noVolumes("mount", "volume drivers", false)
 		}
 		out.VolumeOptions.DriverConfig = &mount.Driver{Name: d.Name, Options: nonEmpty(merged(d.Options))}
 	}

@@ -33,7 +33,7 @@ type specInput struct {
 func buildSpec(in specInput) (client.ContainerCreateOptions, error) {
 	var none client.ContainerCreateOptions
 	if in.config.Isolation != "" && in.config.Isolation != "default" && in.host.os != "windows" {
-		return none, invalidf("isolation: %q means something on Windows only; remove it", in.config.Isolation)
+		return none, invalidf("isolation", "%q means something on Windows only; remove it", in.config.Isolation)
 	}
 	labels, err := labelsOf(in)
 	if err != nil {
@@ -55,7 +55,7 @@ func buildSpec(in specInput) (client.ContainerCreateOptions, error) {
 	if in.config.Init {
 		host.Init = &in.config.Init
 	}
-	for _, step := range []func(specInput, *container.HostConfig) error{rights, limits, namespaces, mounts, devices, gpus} {
+	for _, step := range slices.Concat(rights, limits, []func(specInput, *container.HostConfig) error{namespaces, mounts, devices, gpus}) {
 		if err := step(in, host); err != nil {
 			return none, err
 		}
@@ -127,13 +127,13 @@ func devices(in specInput, host *container.HostConfig) error {
 	}
 	for _, d := range in.config.Devices {
 		if d.HostPath == "" {
-			return invalidf("devices: one has no host_path; name the device on the machine")
+			return invalidf("devices", "one has no host_path; name the device on the machine")
 		}
 		if strings.Trim(d.CgroupPermissions, "rwm") != "" {
-			return invalidf("devices: permissions %q of %s are not of the letters r, w and m", d.CgroupPermissions, d.HostPath)
+			return invalidf("devices", "permissions %q of %s are not of the letters r, w and m", d.CgroupPermissions, d.HostPath)
 		}
 		if !deviceAllowed(in.agent, d.HostPath) {
-			return errdefs.PermissionDeniedf("config.devices: %s is not allowed on this node; the operator can allow it with allow_devices or allow_privileged in the agent's plugin \"docker\" config", d.HostPath)
+			return forbiddenf("devices", "%s is not allowed on this node; the operator can allow it with allow_devices or allow_privileged in the agent's plugin \"docker\" config", d.HostPath)
 		}
 		host.Devices = append(host.Devices, device(d.HostPath, d.ContainerPath, d.CgroupPermissions))
 	}
@@ -207,14 +207,14 @@ func namespaces(in specInput, host *container.HostConfig) error {
 		{"uts_mode", in.config.UTSMode, modes.UTS, false},
 	} {
 		if m.value != "" && !m.free && !in.agent.AllowPrivileged && !slices.Contains(m.allowed, m.value) {
-			return errdefs.PermissionDeniedf("config.%s: %q is not allowed on this node; the operator can allow it with allowed_modes or allow_privileged in the agent's plugin \"docker\" config", m.name, m.value)
+			return forbiddenf(m.name, "%q is not allowed on this node; the operator can allow it with allowed_modes or allow_privileged in the agent's plugin \"docker\" config", m.value)
 		}
 	}
 	switch in.config.Cgroupns {
 	case "", "private", "host":
 		host.CgroupnsMode = container.CgroupnsMode(in.config.Cgroupns)
 	default:
-		return invalidf("cgroupns: %q is neither host nor private", in.config.Cgroupns)
+		return invalidf("cgroupns", "%q is neither host nor private", in.config.Cgroupns)
 	}
 	host.IpcMode = container.IpcMode(in.config.IPCMode)
 	if in.config.PIDMode != "private" {

@@ -5,6 +5,7 @@ package driverdocker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"github.com/moby/moby/api/types/container"
 
 	"github.com/drover-project/drover/plugins/internal/sandbox"
-	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // dockerCaps are the daemon's default capabilities of a container.
@@ -23,19 +23,25 @@ var dockerCaps = []string{
 
 const allCaps = "ALL"
 
-// rights sets the privileges of the container: capabilities, privileged mode,
-// runtime.
-func rights(in specInput, host *container.HostConfig) error {
+// rights are the steps that set the privileges of the container.
+var rights = []func(specInput, *container.HostConfig) error{privileged, grantedCaps, securityOptions, ociRuntime}
+
+func privileged(in specInput, host *container.HostConfig) error {
 	if in.config.Privileged {
 		if !in.agent.AllowPrivileged {
-			return errdefs.PermissionDeniedf("config.privileged: privileged containers are not allowed on this node; the operator can allow them with allow_privileged in the agent's plugin \"docker\" config")
+			return forbiddenf("privileged", "privileged containers are not allowed on this node; the operator can allow them with allow_privileged in the agent's plugin \"docker\" config")
 		}
 		host.Privileged = true
 	}
-	for name, list := range map[string][]string{"cap_add": in.config.CapAdd, "cap_drop": in.config.CapDrop} {
-		if err := sandbox.CheckCapabilities(list); err != nil {
-			return invalidf("%s: %w", name, err)
-		}
+	return nil
+}
+
+func grantedCaps(in specInput, host *container.HostConfig) error {
+	if err := sandbox.CheckCapabilities(in.config.CapAdd); err != nil {
+		return invalidf("cap_add", "%w", err)
+	}
+	if err := sandbox.CheckCapabilities(in.config.CapDrop); err != nil {
+		return invalidf("cap_drop", "%w", err)
 	}
 	caps, err := capabilities(in.agent.AllowCaps, in.config.CapAdd, in.config.CapDrop)
 	if err != nil {
@@ -44,9 +50,10 @@ func rights(in specInput, host *container.HostConfig) error {
 	if !host.Privileged {
 		host.CapDrop, host.CapAdd = []string{allCaps}, caps
 	}
-	if err := securityOptions(in.agent, in.config.SecurityOpt); err != nil {
-		return err
-	}
+	return nil
+}
+
+func ociRuntime(in specInput, host *container.HostConfig) error {
 	host.Runtime = in.config.Runtime
 	return allowRuntime(in.agent, host.Runtime)
 }
@@ -56,11 +63,12 @@ var safeOptions = []string{"no-new-privileges", "no-new-privileges=true", "secco
 
 // securityOptions checks security_opt. An option that removes a filter or profile,
 // or replaces it with the task's own, requires the operator's permission.
-func securityOptions(agent agentConfig, options []string) error {
-	for _, o := range options {
+func securityOptions(in specInput, _ *container.HostConfig) error {
+	agent := in.agent
+	for _, o := range in.config.SecurityOpt {
 		same := func(other string) bool { return securityOption(other) == securityOption(o) }
 		if !agent.AllowPrivileged && !slices.ContainsFunc(safeOptions, same) && !slices.ContainsFunc(agent.AllowSecurityOpt, same) {
-			return errdefs.PermissionDeniedf("config.security_opt: %q is not allowed on this node; the operator can allow it with allow_security_opt or allow_privileged in the agent's plugin \"docker\" config", o)
+			return forbiddenf("security_opt", "%q is not allowed on this node; the operator can allow it with allow_security_opt or allow_privileged in the agent's plugin \"docker\" config", o)
 		}
 	}
 	return nil
@@ -77,7 +85,7 @@ func securityOption(o string) string {
 
 func allowRuntime(agent agentConfig, name string) error {
 	if name != "" && !slices.Contains(agent.AllowRuntimes, name) {
-		return errdefs.PermissionDeniedf("config.runtime: %q is not among the runtimes %v that this node allows; the operator can add it to allow_runtimes in the agent's plugin \"docker\" config", name, agent.AllowRuntimes)
+		return forbiddenf("runtime", "%q is not among the runtimes %v that this node allows; the operator can add it to allow_runtimes in the agent's plugin \"docker\" config", name, agent.AllowRuntimes)
 	}
 	return nil
 }
@@ -94,7 +102,7 @@ func capabilities(allow, add, drop []string) ([]string, error) {
 		}
 	}
 	if len(denied) > 0 {
-		return nil, errdefs.PermissionDeniedf("config.cap_add: the capabilities %s are not allowed on this node; the operator can add them to allow_caps in the agent's plugin \"docker\" config", strings.Join(denied, ", "))
+		return nil, forbiddenf("cap_add", "the capabilities %s are not allowed on this node; the operator can add them to allow_caps in the agent's plugin \"docker\" config", strings.Join(denied, ", "))
 	}
 	if slices.Contains(add, allCaps) {
 		out = []string{allCaps}
@@ -127,34 +135,38 @@ const (
 	maxPeriod = 1000000
 )
 
-// limits sets the resource limits.
-func limits(in specInput, host *container.HostConfig) error {
-	if err := memory(in, host); err != nil {
-		return err
-	}
-	if err := cpu(in, host); err != nil {
-		return err
-	}
+// limits are the steps that set the resource limits.
+var limits = []func(specInput, *container.HostConfig) error{memory, cpu, sizes, oomScore, userLimits}
+
+// sizes sets the limits of processes and of shared memory.
+func sizes(in specInput, host *container.HostConfig) error {
 	switch limit := in.agent.PidsLimit; {
 	case in.config.ShmSize < 0:
-		return invalidf("shm_size: %d is less than zero; it is in bytes", in.config.ShmSize)
+		return invalidf("shm_size", "%d is less than zero; it is in bytes", in.config.ShmSize)
 	case in.config.PidsLimit < 0:
-		return invalidf("pids_limit: %d is less than zero; leave it out for the node's own", in.config.PidsLimit)
+		return invalidf("pids_limit", "%d is less than zero; leave it out for the node's own", in.config.PidsLimit)
 	case limit > 0 && in.config.PidsLimit > limit:
-		return invalidf("pids_limit: %d is more than the %d that this node allows", in.config.PidsLimit, limit)
+		return invalidf("pids_limit", "%d is more than the %d that this node allows", in.config.PidsLimit, limit)
 	case in.config.PidsLimit > 0:
 		host.PidsLimit = &in.config.PidsLimit
 	case limit > 0:
 		host.PidsLimit = &limit
 	}
+	return nil
+}
+
+func oomScore(in specInput, host *container.HostConfig) error {
 	host.OomScoreAdj = in.agent.OOMScoreAdj
 	if in.config.OOMScoreAdj != nil {
 		host.OomScoreAdj = *in.config.OOMScoreAdj
 	}
 	if host.OomScoreAdj < -1000 || host.OomScoreAdj > 1000 {
-		return invalidf("oom_score_adj: %d is not between -1000 and 1000", host.OomScoreAdj)
+		return invalidf("oom_score_adj", "%d is not between -1000 and 1000", host.OomScoreAdj)
 	}
-	var err error
+	return nil
+}
+
+func userLimits(in specInput, host *container.HostConfig) (err error) {
 	host.Ulimits, err = ulimits(merged(in.config.Ulimit))
 	return err
 }
@@ -167,7 +179,7 @@ func memory(in specInput, host *container.HostConfig) error {
 		most = in.config.MemoryHardLimit
 	}
 	if most != 0 && most < reserved {
-		return invalidf("memory_hard_limit: %d MiB is less than the task's memory of %d MiB", most, reserved)
+		return invalidf("memory_hard_limit", "%d MiB is less than the task's memory of %d MiB", most, reserved)
 	}
 	host.Memory = reserved * mib
 	if most > reserved {
@@ -189,7 +201,7 @@ func cpu(in specInput, host *container.HostConfig) error {
 	host.CpusetCpus = in.config.CpusetCPUs
 	if len(r.Cores) > 0 {
 		if in.config.CpusetCPUs != "" {
-			return invalidf("cpuset_cpus: the task has cores assigned by resources.cores; use one of the two")
+			return invalidf("cpuset_cpus", "the task has cores assigned by resources.cores; use one of the two")
 		}
 		host.CpusetCpus = cpuset(r.Cores)
 	}
@@ -197,7 +209,7 @@ func cpu(in specInput, host *container.HostConfig) error {
 		return nil
 	}
 	if p := in.config.CPUCFSPeriod; p < minPeriod || p > maxPeriod {
-		return invalidf("cpu_cfs_period: %d is not between %d and %d microseconds", p, minPeriod, maxPeriod)
+		return invalidf("cpu_cfs_period", "%d is not between %d and %d microseconds", p, minPeriod, maxPeriod)
 	}
 	host.CPUPeriod = in.config.CPUCFSPeriod
 	host.CPUQuota = max(int64(r.CPUPercent/100*float64(host.CPUPeriod)*float64(max(in.host.cpus, 1))), minQuota)
@@ -220,9 +232,10 @@ var ulimitNames = []string{
 // ulimits parses limits of the form SOFT:HARD, or a single number for both.
 func ulimits(byName map[string]string) ([]*container.Ulimit, error) {
 	var out []*container.Ulimit
-	for name, text := range byName {
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		text := byName[name]
 		if !slices.Contains(ulimitNames, name) {
-			return nil, invalidf("ulimit: there is no limit %q; known are %s", name, strings.Join(ulimitNames, ", "))
+			return nil, invalidf("ulimit", "there is no limit %q; known are %s", name, strings.Join(ulimitNames, ", "))
 		}
 		soft, hard, both := strings.Cut(text, ":")
 		if !both {
@@ -231,11 +244,10 @@ func ulimits(byName map[string]string) ([]*container.Ulimit, error) {
 		s, err := strconv.ParseInt(strings.TrimSpace(soft), 10, 64)
 		h, err2 := strconv.ParseInt(strings.TrimSpace(hard), 10, 64)
 		if err != nil || err2 != nil || h >= 0 && s > h {
-			return nil, invalidf("ulimit: %s = %q is not a limit; write it as \"1024\" or \"1024:2048\", the soft one first", name, text)
+			return nil, invalidf("ulimit", "%s = %q is not a limit; write it as \"1024\" or \"1024:2048\", the soft one first", name, text)
 		}
 		out = append(out, &container.Ulimit{Name: name, Soft: s, Hard: h})
 	}
-	slices.SortFunc(out, func(a, b *container.Ulimit) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 

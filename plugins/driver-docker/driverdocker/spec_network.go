@@ -4,6 +4,7 @@
 package driverdocker
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -62,7 +63,7 @@ func networkMode(in specInput) (container.NetworkMode, error) {
 		return "bridge", nil
 	}
 	if rest, ok := strings.CutPrefix(mode, "container:"); ok && rest == "" {
-		return "", invalidf("network_mode: %q names no container", mode)
+		return "", invalidf("network_mode", "%q names no container", mode)
 	}
 	return container.NetworkMode(mode), nil
 }
@@ -84,7 +85,7 @@ func resolver(in specInput, host *container.HostConfig) error {
 	for _, text := range servers {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
-			return invalidf("dns_servers: %q is not an IP address", text)
+			return invalidf("dns_servers", "%q is not an IP address", text)
 		}
 		host.DNS = append(host.DNS, addr)
 	}
@@ -92,7 +93,7 @@ func resolver(in specInput, host *container.HostConfig) error {
 	for _, text := range in.config.ExtraHosts {
 		name, addr, ok := strings.Cut(text, ":")
 		if !ok || name == "" || addr == "" {
-			return invalidf("extra_hosts: %q is not NAME:ADDRESS", text)
+			return invalidf("extra_hosts", "%q is not NAME:ADDRESS", text)
 		}
 	}
 	host.ExtraHosts = in.config.ExtraHosts
@@ -109,23 +110,34 @@ func mapped(in specInput) (map[string]int, error) {
 	for _, label := range in.config.Ports {
 		p, ok := byLabel[label]
 		if !ok {
-			return nil, invalidf("ports: the group's network has no port %q", label)
+			return nil, invalidf("ports", "the group's network has no port %q", label)
 		}
 		out[label] = p.To
 		if p.To <= 0 {
 			out[label] = p.Value
 		}
 	}
+	if err := portMap(in, nil); err != nil {
+		return nil, err
+	}
 	for label, inside := range merged(in.config.PortMap) {
 		if _, ok := byLabel[label]; !ok {
-			return nil, invalidf("port_map: the group's network has no port %q", label)
-		}
-		if inside < 1 || inside > 65535 {
-			return nil, invalidf("port_map: %s = %d is not a port", label, inside)
+			return nil, invalidf("port_map", "the group's network has no port %q", label)
 		}
 		out[label] = inside
 	}
 	return out, nil
+}
+
+// portMap checks the ports in port_map.
+func portMap(in specInput, _ *container.HostConfig) error {
+	inside := merged(in.config.PortMap)
+	for _, label := range slices.Sorted(maps.Keys(inside)) {
+		if n := inside[label]; n < 1 || n > 65535 {
+			return invalidf("port_map", "%s = %d is not a port", label, n)
+		}
+	}
+	return nil
 }
 
 // publish publishes ports of the container on the machine, for TCP and UDP.
@@ -183,13 +195,13 @@ func endpoint(in specInput, mode container.NetworkMode) (*dockernet.NetworkingCo
 	e := &dockernet.EndpointSettings{Aliases: c.NetworkAliases}
 	if c.IPv4Address != "" || c.IPv6Address != "" || len(c.NetworkAliases) > 0 {
 		if !mode.IsUserDefined() {
-			return nil, invalidf("network_aliases, ipv4_address and ipv6_address: need a network of the daemon in network_mode, which is %q", mode)
+			return nil, invalidf("network_mode", "%q is no network of the daemon, which network_aliases, ipv4_address and ipv6_address need; name one", mode)
 		}
 	}
 	if c.MacAddress != "" {
 		mac, err := net.ParseMAC(c.MacAddress)
 		if err != nil {
-			return nil, invalidf("mac_address: %q is not a hardware address", c.MacAddress)
+			return nil, invalidf("mac_address", "%q is not a hardware address", c.MacAddress)
 		}
 		if versions.LessThan(in.api, apiWithMac) {
 			return nil, errdefs.FailedPreconditionf("config.mac_address: needs a Docker daemon with API %s, this one has %s; upgrade it", apiWithMac, in.api)
@@ -207,7 +219,7 @@ func endpoint(in specInput, mode container.NetworkMode) (*dockernet.NetworkingCo
 		}
 		addr, err := netip.ParseAddr(a.text)
 		if err != nil || addr.Is6() != a.v6 {
-			return nil, invalidf("%s: %q is not such an address", a.name, a.text)
+			return nil, invalidf(a.name, "%q is not such an address", a.text)
 		}
 		*a.into, e.IPAMConfig = addr, ipam
 	}

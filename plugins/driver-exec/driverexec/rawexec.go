@@ -167,29 +167,48 @@ func (d *RawExec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driv
 	return handle, nil, err
 }
 
-// checkPatterns rejects invalid patterns, which would never match.
+// checkPatterns rejects invalid patterns in an agent's config.
 func checkPatterns(patterns []string) error {
 	for _, p := range patterns {
-		if _, err := path.Match(p, ""); err != nil {
-			return errdefs.InvalidArgumentf("denied_envvars: %q is neither the name of a variable nor a pattern such as SECRET_*: %w", p, err)
+		if err := checkPattern(p); err != nil {
+			return errdefs.InvalidArgumentf("denied_envvars: %w", err)
 		}
 	}
 	return nil
 }
 
-// check rejects configs that this machine does not support.
-func (c *taskConfig) check() error {
-	if err := checkPatterns(c.DeniedEnvvars); err != nil {
-		return fmt.Errorf("config.%w", err)
+// checkPattern rejects an invalid pattern, which would never match.
+func checkPattern(p string) error {
+	if _, err := path.Match(p, ""); err != nil {
+		return fmt.Errorf("%q is neither the name of a variable nor a pattern such as SECRET_*: %w", p, err)
+	}
+	return nil
+}
+
+// check returns everything that is wrong with a config, whatever the machine has.
+func (c *taskConfig) check() []finding {
+	var found []finding
+	invalid := func(path, format string, args ...any) {
+		found = append(found, finding{path, errdefs.InvalidArgumentf("%s: %w", path, fmt.Errorf(format, args...))})
+	}
+	for i, p := range c.DeniedEnvvars {
+		if err := checkPattern(p); err != nil {
+			invalid(fmt.Sprintf("config.denied_envvars[%d]", i), "%w", err)
+		}
 	}
 	if n := c.OOMScoreAdj; n != nil && (*n < 0 || *n > maxOOMScore) {
-		return fmt.Errorf("config.oom_score_adj: %d is not between 0 and %d", *n, maxOOMScore)
+		invalid("config.oom_score_adj", "%d is not between 0 and %d", *n, maxOOMScore)
 	}
+	if c.WorkDir != "" && !filepath.IsAbs(c.WorkDir) {
+		invalid("config.work_dir", "%q is not absolute", c.WorkDir)
+	}
+	return found
+}
+
+// workDir checks that the machine has the working directory.
+func (c *taskConfig) workDir() error {
 	if c.WorkDir == "" {
 		return nil
-	}
-	if !filepath.IsAbs(c.WorkDir) {
-		return fmt.Errorf("config.work_dir: %q is not absolute", c.WorkDir)
 	}
 	if st, err := os.Stat(c.WorkDir); err != nil {
 		return fmt.Errorf("config.work_dir: there is no such directory: %w", err)
@@ -197,6 +216,15 @@ func (c *taskConfig) check() error {
 		return fmt.Errorf("config.work_dir: %s is not a directory", c.WorkDir)
 	}
 	return nil
+}
+
+// ValidateTask implements driver.Validator.
+func (d *RawExec) ValidateTask(_ context.Context, task *driver.TaskDraft) ([]driver.Diagnostic, error) {
+	var c taskConfig
+	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
+		return nil, err
+	}
+	return diagnostics(c.check()), nil
 }
 
 // rawSpec converts a task's config to the supervisor's spec.
@@ -208,7 +236,10 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	invalid := func(err error) (supervisor.Spec, error) {
 		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
 	}
-	if err := errors.Join(supervised.CheckKillSignal(task), c.check()); err != nil {
+	if err := refusal(task.Name, c.check()); err != nil {
+		return supervisor.Spec{}, err
+	}
+	if err := errors.Join(supervised.CheckKillSignal(task), c.workDir()); err != nil {
 		return invalid(err)
 	}
 	user, err := agent.user(task.User)

@@ -177,7 +177,7 @@ func TestDeniedVariablesAndOOMScoreReachTheTask(t *testing.T) {
 		t.Fatalf("log %q, %v", out, err)
 	}
 	task.DriverConfig = []byte(`{"command": "/bin/true", "denied_envvars": ["SECRET_["]}`)
-	if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), `denied_envvars: "SECRET_["`) {
+	if _, _, err := d.StartTask(t.Context(), task); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), `config.denied_envvars[0]: "SECRET_["`) {
 		t.Errorf("a pattern that is none: %v", err)
 	}
 	if err := d.SetConfig(t.Context(), []byte(`{"enabled": true, "denied_envvars": ["["]}`)); !errdefs.IsInvalidArgument(err) {
@@ -339,5 +339,27 @@ func TestTheUserIsToldOfOutputThatCannotBeKept(t *testing.T) {
 	e := <-events
 	if e.TaskID != task.ID || !strings.Contains(e.Message, "no space left") {
 		t.Fatalf("event %+v", e)
+	}
+}
+
+func TestAConfigOfRawExecIsRefusedBeforeTheStartWithAllThatIsWrong(t *testing.T) {
+	d := driverexec.NewRawExec(t.TempDir())
+	found, err := d.ValidateTask(t.Context(), &driver.TaskDraft{DriverConfig: []byte(`{"command": "true", "denied_envvars": ["A", "SECRET_["], "oom_score_adj": 1001, "work_dir": "bin"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, f := range found {
+		paths = append(paths, f.Path)
+		if f.Severity != driver.SeverityError || f.Summary == "" || strings.HasPrefix(f.Summary, "config.") {
+			t.Errorf("%+v", f)
+		}
+	}
+	if got := strings.Join(paths, " "); got != "config.denied_envvars[1] config.oom_score_adj config.work_dir" {
+		t.Errorf("%s: %+v", got, found)
+	}
+	// Whether the machine has a directory, only the start can say.
+	if found, err := d.ValidateTask(t.Context(), &driver.TaskDraft{DriverConfig: []byte(`{"command": "/no/such", "work_dir": "/no/such"}`)}); err != nil || len(found) > 0 {
+		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -4,11 +4,8 @@
 package driverqemu
 
 import (
-	"errors"
-	"fmt"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -92,35 +89,22 @@ func (c *agentConfig) check() error {
 // fields of their own, and some of them name files.
 var machineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// complete checks a task's config and sets the defaults.
-func (c *taskConfig) complete() error {
-	if c.ImagePath == "" {
-		return errors.New("config.image_path is empty; name a disk image, such as local/disk.qcow2")
-	}
+// complete sets the defaults of a task's config.
+func (c *taskConfig) complete() {
 	if c.Emulator == "" {
 		c.Emulator = defaultEmulator
 	}
 	if c.Accelerator == "" {
 		c.Accelerator = acceleratorTCG
 	}
-	if c.Accelerator != acceleratorTCG && c.Accelerator != acceleratorKVM {
-		return fmt.Errorf("config.accelerator: %q is neither %s nor %s", c.Accelerator, acceleratorTCG, acceleratorKVM)
-	}
 	if c.MachineType == "" {
 		c.MachineType = usualMachine(c.Emulator)
-	}
-	if c.MachineType != "" && !machineName.MatchString(c.MachineType) {
-		return fmt.Errorf("config.machine_type: %q is not a machine type such as pc or q35", c.MachineType)
 	}
 	if c.DriveInterface == "" {
 		if c.DriveInterface = "ide"; !c.isPC() {
 			c.DriveInterface = "virtio"
 		}
 	}
-	if !slices.Contains(driveInterfaces, c.DriveInterface) {
-		return fmt.Errorf("config.drive_interface: %q is none of %s", c.DriveInterface, strings.Join(driveInterfaces, ", "))
-	}
-	return nil
 }
 
 // isPC reports whether the machine type is a PC, which has for example an IDE

@@ -70,7 +70,11 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 		}
 		return nil, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
 	}
-	if err := errors.Join(c.complete(), supervised.CheckKillSignal(task)); err != nil {
+	c.complete()
+	if found := c.check(agent); len(found) > 0 {
+		return invalid(found[0].err)
+	}
+	if err := supervised.CheckKillSignal(task); err != nil {
 		return invalid(err)
 	}
 	emulator, err := find(c.Emulator, agent.EmulatorsAllowlist)
