@@ -62,7 +62,39 @@ func (s *Server) agentForceLeave(_ http.ResponseWriter, r *http.Request) (any, e
 	if node == "" {
 		return nil, fail(http.StatusBadRequest, "missing node to force leave")
 	}
-	return done, s.backend.ForceLeave(r.Context(), node)
+	prune, err := boolParam(r, "prune")
+	if err != nil {
+		return nil, err
+	}
+	return done, s.backend.ForceLeave(r.Context(), node, prune)
+}
+
+// GossipKey names a key in a request.
+type GossipKey struct{ Key string }
+
+// GossipKeys are the answers of the servers to a request about the keys of their gossip.
+type GossipKeys struct {
+	// Messages are errors, by server.
+	Messages map[string]string
+	// Keys is on how many servers each key is, PrimaryKeys on how many each encrypts.
+	Keys, PrimaryKeys map[string]int
+	NumNodes          int
+}
+
+// gossipKeys returns the handler of a verb of the keys of the gossip.
+func gossipKeys(verb string) handler {
+	return func(s *Server, _ http.ResponseWriter, r *http.Request) (any, error) {
+		asked := &GossipKey{}
+		if verb != "list" {
+			if err := decodeBody(r, asked, false); err != nil {
+				return nil, err
+			}
+			if asked.Key == "" {
+				return nil, fail(http.StatusBadRequest, "missing key")
+			}
+		}
+		return s.backend.GossipKeys(r.Context(), verb, asked.Key)
+	}
 }
 
 // metrics answers in JSON, or in the text format of Prometheus.

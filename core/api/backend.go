@@ -219,7 +219,12 @@ type Agent interface {
 type Membership interface {
 	Members() *AgentMembers
 	JoinServers(ctx context.Context, addrs []string) (joined int, err error)
-	ForceLeave(ctx context.Context, name string) error
+	// ForceLeave makes a failed server one that has left; prune also removes it from the
+	// list.
+	ForceLeave(ctx context.Context, name string, prune bool) error
+	// GossipKeys changes or lists the keys of the servers' gossip. verb is "list",
+	// "install", "use" or "remove".
+	GossipKeys(ctx context.Context, verb, key string) (*GossipKeys, error)
 }
 
 // Client are the requests that a node answers. The implementation finds the alloc's

@@ -112,7 +112,7 @@ var clusterRoutes = []row{
 	{del, "/v1/operator/raft/peer", "operator:write", "id address", act((*Server).removeRaftPeer)},
 	{put, "/v1/operator/raft/transfer-leadership", "operator:write", "id address", act((*Server).transferLeadership)},
 	{get, "/v1/operator/autopilot/configuration", "operator:read", "stale", act((*Server).autopilotConfiguration)},
-	{put, "/v1/operator/autopilot/configuration", "operator:write", anything, refuse(http.StatusNotImplemented, "this version of drover has one server: there is nothing for autopilot to do, and nothing of it to set")},
+	{put, "/v1/operator/autopilot/configuration", "operator:write", anything, refuse(http.StatusNotImplemented, "the limits of autopilot cannot be changed in this version; those that act are at GET /v1/operator/autopilot/configuration")},
 	{get, "/v1/operator/autopilot/health", "operator:read", "~stale", act((*Server).autopilotHealth)}, // only the leader knows it
 	{get, "/v1/operator/upgrade-check/vault-workload-identity", "operator:read", reads, list(vaultUpgradeCheck, state.TableJobs)},
 	{get, "/v1/operator/scheduler/configuration", "operator:read", reads, one(theSchedulerConfig, schedulerConfigIndex, showSchedulerConfig, state.TableSchedulerConfig)},
@@ -129,7 +129,11 @@ var clusterRoutes = []row{
 	{del, "/v1/var/{path...}", "variables:destroy", "cas lock-id", act((*Server).deleteVariable)},
 	{get, "/v1/agent/members", "node:read", nothing, act((*Server).agentMembers).where(here)},
 	{put, "/v1/agent/join", "agent:write", "address", act((*Server).agentJoin).where(here)},
-	{put, "/v1/agent/force-leave", "agent:write", "node ~prune", act((*Server).agentForceLeave).where(here)}, // no server is kept as left
+	{put, "/v1/agent/force-leave", "agent:write", "node prune", act((*Server).agentForceLeave).where(here)},
+	{get, "/v1/agent/keyring/list", "agent:write", nothing, act(gossipKeys("list")).where(here)},
+	{put, "/v1/agent/keyring/install", "agent:write", nothing, act(gossipKeys("install")).where(here)},
+	{put, "/v1/agent/keyring/use", "agent:write", nothing, act(gossipKeys("use")).where(here)},
+	{put, "/v1/agent/keyring/remove", "agent:write", nothing, act(gossipKeys("remove")).where(here)},
 	{get, "/v1/agent/schedulers", "agent:read", nothing, act((*Server).listSchedulers).where(here)},
 	{get, "/v1/agent/schedulers/config", "agent:read", nothing, act((*Server).schedulersConfig).where(here)},
 	{put, "/v1/agent/schedulers/config", "agent:write", nothing, act((*Server).putSchedulersConfig).where(here)},
@@ -211,7 +215,6 @@ var absentRoutes = []row{
 	{anyVerb, "/v1/volume/csi/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "volume not found")},
 	{anyVerb, "/v1/volume/host/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "volume not found")},
 	{anyVerb, "/v1/plugin/csi/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "plugin not found")},
-	{anyVerb, "/v1/agent/keyring/{rest...}", anonymous, anything, refuse(http.StatusNotImplemented, "this version of drover has one server and thus no gossip to encrypt; the keys of variables are at /v1/operator/keyring")},
 	{anyVerb, "/.well-known/openid-configuration", anonymous, anything, refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled")},
 }
 

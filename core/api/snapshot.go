@@ -74,11 +74,11 @@ type AutopilotConfiguration struct {
 	ModifyIndex             uint64
 }
 
-// autopilotConfiguration returns fixed values: with one server nothing can be
-// configured.
+// autopilotConfiguration returns the limits of core/autopilot, which cannot be changed
+// yet.
 func (s *Server) autopilotConfiguration(http.ResponseWriter, *http.Request) (any, error) {
 	return &AutopilotConfiguration{
-		CleanupDeadServers: true, LastContactThreshold: "200ms", MaxTrailingLogs: 250, ServerStabilizationTime: "10s",
+		CleanupDeadServers: true, LastContactThreshold: "200ms", MaxTrailingLogs: 250, MinQuorum: 3, ServerStabilizationTime: "10s",
 	}, nil
 }
 

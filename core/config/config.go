@@ -157,8 +157,21 @@ type HostNetwork struct {
 
 // Server configures the server side.
 type Server struct {
-	Enabled               bool   `json:"enabled,omitempty"`
-	BootstrapExpect       int    `json:"bootstrap_expect,omitempty"`
+	Enabled bool `json:"enabled,omitempty"`
+	// BootstrapExpect is the number of servers with which a new cluster begins; 0 means
+	// that this server joins one, or, if it has nothing to join, is alone.
+	BootstrapExpect int `json:"bootstrap_expect,omitempty"`
+	// ServerJoin, and the four older keys with the same meaning, say how this server
+	// finds others; see Join.
+	ServerJoin    Join     `json:"server_join"`
+	StartJoin     []string `json:"start_join,omitempty"`
+	RetryJoin     []string `json:"retry_join,omitempty"`
+	RetryMax      int      `json:"retry_max,omitempty"`
+	RetryInterval string   `json:"retry_interval,omitempty"`
+	// RejoinAfterLeave joins the servers that were known before this server left.
+	RejoinAfterLeave bool `json:"rejoin_after_leave,omitempty"`
+	// Encrypt is the first key of the gossip, in base64.
+	Encrypt               string `json:"encrypt,omitempty"`
 	DataDir               string `json:"data_dir,omitempty"`
 	NumSchedulers         *int   `json:"num_schedulers,omitempty"`
 	NodeGCThreshold       string `json:"node_gc_threshold,omitempty"`
@@ -222,7 +235,6 @@ func Defaults() *Config {
 		BindAddr:   "0.0.0.0",
 		Ports:      Ports{HTTP: 4646, RPC: 4647, Serf: 4648},
 		Client:     Client{NodePool: model.NodePoolDefault, MinDynamicPort: 20000, MaxDynamicPort: 32000, GCMaxAllocs: 50, GCInterval: "1m", GCParallel: 2, GCDiskUsage: 80, GCInodeUsage: 70, MaxKillTimeout: "30s", Artifact: defaultArtifact(), Template: defaultTemplate()},
-		Server:     Server{BootstrapExpect: 1},
 		Telemetry:  Telemetry{CollectionInterval: "1s", InMemoryCollectionInterval: "10s", InMemoryRetentionPeriod: "1m"},
 	}
 }
@@ -232,7 +244,7 @@ func DevDefaults() *Config {
 	c := Defaults()
 	c.Dev = true
 	c.BindAddr = "127.0.0.1"
-	c.Client.Enabled, c.Server.Enabled = true, true
+	c.Client.Enabled, c.Server.Enabled, c.Server.BootstrapExpect = true, true, 1
 	c.Client.PluginInstall = true
 	c.Server.PluginRegistry = true
 	c.LogLevel = "DEBUG"
@@ -260,6 +272,9 @@ func (c *Config) Finish() error {
 			}
 			c.PluginDir = filepath.Join(filepath.Dir(exe), "plugins")
 		}
+	}
+	if c.Server.Enabled && c.Server.BootstrapExpect == 0 && !c.Server.Joins() {
+		c.Server.BootstrapExpect = 1
 	}
 	var problems []string
 	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
@@ -334,6 +349,7 @@ func (c *Config) durations() map[string]string {
 		"server.heartbeat_grace":         c.Server.HeartbeatGrace,
 		"server.min_heartbeat_ttl":       c.Server.MinHeartbeatTTL,
 		"server.failover_heartbeat_ttl":  c.Server.FailoverTTL,
+		"server.retry_interval":          c.Server.RetryInterval,
 		"telemetry.collection_interval":  c.Telemetry.CollectionInterval,
 
 		"telemetry.in_memory_collection_interval": c.Telemetry.InMemoryCollectionInterval,
@@ -372,6 +388,14 @@ func (c *Config) AdvertiseHTTP() string {
 // AdvertiseRPC returns the advertised rpc address of the server.
 func (c *Config) AdvertiseRPC() string {
 	return advertised(c.Advertise.RPC, c.Addresses.RPC, c.BindAddr, c.Ports.RPC)
+}
+
+// ListenSerf returns the address on which a server gossips with others.
+func (c *Config) ListenSerf() string { return hostPort(c.Addresses.Serf, c.BindAddr, c.Ports.Serf) }
+
+// AdvertiseSerf returns the advertised address of the server's gossip.
+func (c *Config) AdvertiseSerf() string {
+	return advertised(c.Advertise.Serf, c.Addresses.Serf, c.BindAddr, c.Ports.Serf)
 }
 
 func hostPort(host, otherwise string, port int) string {
@@ -422,6 +446,9 @@ func (c *Config) Tree() map[string]any {
 	var out map[string]any
 	if err := json.Unmarshal(b, &out); err != nil {
 		return nil
+	}
+	if server := block(out, "server"); server != nil {
+		delete(server, "encrypt") // a secret
 	}
 	return out
 }

@@ -21,9 +21,6 @@ var unused = map[string][]string{
 		"disable_anonymous_signature", "ui", "sentinel", "autopilot", "audit", "reporting", "keyring", "eventlog", "rpc",
 		"acl", "consul", "vault",
 	},
-	"ports":     {"serf"}, // servers do not gossip yet
-	"addresses": {"serf"},
-	"advertise": {"serf"},
 	"client": {
 		"alloc_mounts_dir", "network_speed", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
 		"cpu_disable_dmidecode", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid",
@@ -35,8 +32,7 @@ var unused = map[string][]string{
 		"authoritative_region", "client_introduction", "protocol_version", "raft_protocol", "raft_multiplier", "enabled_schedulers",
 		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
 		"acl_token_gc_threshold", "root_key_gc_interval", "root_key_gc_threshold", "root_key_rotation_threshold",
-		"start_join", "retry_join", "retry_max", "retry_interval",
-		"rejoin_after_leave", "non_voting_server", "redundancy_zone", "upgrade_version", "encrypt", "server_join",
+		"non_voting_server", "redundancy_zone", "upgrade_version",
 		"plan_rejection_tracker", "plan_apply_pipeline", "enable_event_broker",
 		"license_path", "search", "deploy_query_rate_limit", "raft_logstore", "raft_boltdb", "raft_snapshot_interval",
 		"job_tracked_versions", "oidc_issuer",

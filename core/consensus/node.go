@@ -31,6 +31,7 @@ type Node struct {
 	// are rejected.
 	broken  atomic.Pointer[error]
 	pending *pending
+	running atomic.Pointer[raft.Raft] // raft, for the transport, which is older
 	// networked is false for a server without connections to others; background is
 	// what Close waits for.
 	networked  bool
@@ -64,7 +65,7 @@ func Open(cfg Config) (*Node, error) {
 		cancel()
 		return nil, err
 	}
-	n.stores, n.transport = st, openTransport(cfg, logger)
+	n.stores, n.transport = st, openTransport(cfg, logger, &n.running)
 	if err := n.start(cfg, adapter{machine: cfg.Machine, closing: closing, fatal: fatal}); err != nil {
 		cancel()
 		return nil, errors.Join(err, n.transport.Close(), st.close())
@@ -105,6 +106,7 @@ func (n *Node) start(cfg Config, machine raft.FSM) error {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	n.raft = r
+	n.running.Store(r)
 	if n.stores.faults != nil {
 		n.stores.faults.running.Store(true)
 	}

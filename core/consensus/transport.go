@@ -5,6 +5,7 @@ package consensus
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -23,7 +24,7 @@ type transport interface {
 	Close() error
 }
 
-func openTransport(cfg Config, logger hclog.Logger) transport {
+func openTransport(cfg Config, logger hclog.Logger, running *atomic.Pointer[raft.Raft]) transport {
 	if cfg.Listener == nil {
 		_, memory := raft.NewInmemTransport(memoryAddress)
 		memory.Connect(memoryAddress, memory) // see Node.electSelf
@@ -42,21 +43,31 @@ func openTransport(cfg Config, logger hclog.Logger) transport {
 		Logger:  logger,
 	}
 	if cfg.Lookup != nil {
-		conf.ServerAddressProvider = lookup(cfg.Lookup)
+		conf.ServerAddressProvider = lookup{cfg.Lookup, running}
 	}
 	return raft.NewNetworkTransportWithConfig(conf)
 }
 
 // lookup finds servers that have moved.
-type lookup func(id string) (string, bool)
+type lookup struct {
+	find func(id string) (string, bool)
+	raft *atomic.Pointer[raft.Raft] // nil until raft runs
+}
 
-// ServerAddr returns a server's address. After an error raft uses the one it knows.
+// ServerAddr returns the address at which a server is now, or else that of the raft
+// configuration. After an error raft uses that one, too, but logs each time.
 func (l lookup) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	address, known := l(string(id))
-	if !known {
-		return "", unknownServer(string(id))
+	if address, known := l.find(string(id)); known {
+		return raft.ServerAddress(address), nil
 	}
-	return raft.ServerAddress(address), nil
+	if r := l.raft.Load(); r != nil {
+		for _, s := range r.GetConfiguration().Configuration().Servers {
+			if s.ID == id {
+				return s.Address, nil
+			}
+		}
+	}
+	return "", unknownServer(string(id))
 }
 
 // streams implements raft's stream layer with our listener and dialer.

@@ -127,6 +127,12 @@ func (s *Server) Addresses() []string {
 	return out
 }
 
+// Alone reports whether this server is the only member of its cluster.
+func (s *Server) Alone() bool {
+	servers, _, err := s.raft.Configuration()
+	return err == nil && len(servers) == 1 && servers[0].ID == s.who.id
+}
+
 // hasLog reports whether this server is, or was, a member of a cluster.
 func (s *Server) hasLog() bool {
 	servers, _, err := s.raft.Configuration()

@@ -312,6 +312,9 @@ func (s *Server) Peers() *peer.Peers { return s.peers }
 // leader returns the id and the address of the leader that this server knows, "" if none.
 func (s *Server) leader() (id, address string) {
 	l, _ := s.raft.Leader()
+	if l.ID == s.who.id {
+		return l.ID, s.cfg.Address // that of the log may be an older one
+	}
 	return l.ID, l.Address
 }
 

@@ -211,7 +211,10 @@ func (b *backend) Self() *api.AgentSelf                                     { re
 func (b *backend) Members() *api.AgentMembers                               { return &api.AgentMembers{} }
 func (b *backend) Health() *api.AgentHealth                                 { return &api.AgentHealth{} }
 func (b *backend) JoinServers(context.Context, []string) (int, error)       { return 0, errNobody }
-func (b *backend) ForceLeave(context.Context, string) error                 { return errNobody }
+func (b *backend) ForceLeave(context.Context, string, bool) error           { return errNobody }
+func (b *backend) GossipKeys(context.Context, string, string) (*api.GossipKeys, error) {
+	return nil, errNobody
+}
 func (b *backend) Metrics(context.Context) *api.MetricsSummary              { return &api.MetricsSummary{} }
 func (b *backend) Identity() api.Identity                                   { return api.Identity{ServerID: b.server.ID()} }
 func (b *backend) Host(context.Context) (*api.HostReport, error)            { return nil, errAgent }

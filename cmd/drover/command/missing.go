@@ -15,7 +15,6 @@ import (
 const (
 	noAccessControl = "access control is not implemented yet: everyone who reaches the agent may do everything; restrict access with tls { verify_https_client = true } or a firewall"
 	noVolumes       = "volumes that outlive an allocation are not implemented yet; use host_volume blocks in the agent's configuration"
-	noGossip        = "this version has a single server and no gossip to encrypt; for the keys of variables see: drover operator root keyring list"
 	noLicence       = "Drover needs no licence: all features are available"
 )
 
@@ -23,8 +22,6 @@ const (
 // not have, with the reason. A test compares it with the reference's commands.
 var missingFamilies = map[string]string{
 	"acl": noAccessControl, "login": noAccessControl, "volume": noVolumes, "license": noLicence,
-	"operator gossip keyring install": noGossip, "operator gossip keyring list": noGossip,
-	"operator gossip keyring remove": noGossip, "operator gossip keyring use": noGossip,
 	"quota":          "quotas are not implemented yet; limit jobs by the resources of a node pool",
 	"recommendation": "recommendations are not implemented; for the resource usage of tasks see: drover operator metrics, drover alloc status -stats",
 	"sentinel":       "Sentinel policies are not implemented; node pools, namespaces and reject_job_registration restrict which jobs may run",

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/api/client"
@@ -257,6 +259,45 @@ func gossipGenerate() spec {
 					return fmt.Errorf("cannot read random bytes from the operating system: %w", err)
 				}
 				s.printf("%s", base64.StdEncoding.EncodeToString(key))
+				return nil
+			}
+		},
+	}
+}
+
+// gossipKeys are the commands that change the keys of the gossip.
+func gossipKeys(verb, synopsis, done string) func() spec {
+	return func() spec {
+		return spec{
+			usage: "operator gossip keyring " + verb + " [options] <key>", synopsis: synopsis, min: 1, max: 1,
+			setup: func(*flag.FlagSet) run {
+				return func(ctx context.Context, s *session, args []string) error {
+					k, err := s.client.GossipKeys(ctx, verb, args[0])
+					if err != nil {
+						return err
+					}
+					s.printf("%s on %d servers", done, k.NumNodes)
+					return nil
+				}
+			},
+		}
+	}
+}
+
+func gossipList() spec {
+	return spec{
+		usage: "operator gossip keyring list [options]", synopsis: "Lists the keys of the servers' gossip",
+		setup: func(*flag.FlagSet) run {
+			return func(ctx context.Context, s *session, _ []string) error {
+				k, err := s.client.GossipKeys(ctx, "list", "")
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for _, key := range slices.Sorted(maps.Keys(k.Keys)) {
+					rows = append(rows, []string{key, fmt.Sprintf("%d/%d", k.Keys[key], k.NumNodes), text(k.PrimaryKeys[key] > 0)})
+				}
+				s.table([]string{"Key", "Servers", "Encrypts"}, rows)
 				return nil
 			}
 		},

@@ -78,8 +78,11 @@ func specs() map[string]func() spec {
 		"operator scheduler get-config": schedulerGet, "operator scheduler set-config": schedulerSet,
 		"operator snapshot save": snapshotSave, "operator snapshot restore": snapshotRestore,
 		"operator snapshot inspect": snapshotInspect, "operator snapshot state": snapshotState,
-		"operator gossip keyring generate": gossipGenerate,
-		"operator root keyring list":       keyringList, "operator root keyring rotate": keyringRotate, "operator root keyring remove": keyringRemove,
+		"operator gossip keyring generate": gossipGenerate, "operator gossip keyring list": gossipList,
+		"operator gossip keyring install": gossipKeys("install", "Adds a key to the gossip of all servers", "Installed the key"),
+		"operator gossip keyring use":     gossipKeys("use", "Makes all servers encrypt their gossip with an installed key", "The key encrypts"),
+		"operator gossip keyring remove":  gossipKeys("remove", "Removes a key that does not encrypt from all servers", "Removed the key"),
+		"operator root keyring list":      keyringList, "operator root keyring rotate": keyringRotate, "operator root keyring remove": keyringRemove,
 
 		"plugin check": pluginCheck, "plugin new": pluginNew, "plugin proto": pluginProto, "plugin run": pluginRun,
 

@@ -78,10 +78,11 @@ func newOptions() *options {
 	o.bool("server", "Run the server side.", func(c *config.Config) *bool { return &c.Server.Enabled })
 	o.bool("log-json", "Write the log as JSON.", func(c *config.Config) *bool { return &c.LogJSON })
 	o.bool("log-include-location", "Include the source file and line in log messages.", func(c *config.Config) *bool { return &c.LogLocation })
-	o.add("bootstrap-expect", "Number of servers to wait for; must be 1 in this release.", false, func(c *config.Config, v string) error {
+	o.add("bootstrap-expect", "Number of servers with which a new cluster begins; 1 unless there are servers to join.", false, func(c *config.Config, v string) error {
 		_, err := fmt.Sscanf(v, "%d", &c.Server.BootstrapExpect)
 		return err
 	})
+	o.join()
 	o.add("meta", "KEY=VALUE of the node's metadata; may be given several times.", false, func(c *config.Config, v string) error {
 		key, value, ok := strings.Cut(v, "=")
 		if !ok {
@@ -99,6 +100,25 @@ func newOptions() *options {
 	})
 	o.refuse()
 	return o
+}
+
+// join declares how a server finds others.
+func (o *options) join() {
+	addresses := func(name, usage string, field func(*config.Config) *[]string) {
+		o.add(name, usage, false, func(c *config.Config, v string) error {
+			*field(c) = append(*field(c), strings.Split(v, ",")...)
+			return nil
+		})
+	}
+	addresses("join", "Address of a server to join once, at the start; may be given several times.", func(c *config.Config) *[]string { return &c.Server.StartJoin })
+	addresses("retry-join", "Address of a server to join, which is tried until it answers; may be given several times.", func(c *config.Config) *[]string { return &c.Server.RetryJoin })
+	o.text("retry-interval", "Pause between two tries to join.", func(c *config.Config) *string { return &c.Server.RetryInterval })
+	o.add("retry-max", "Number of tries to join after which the agent ends; 0 means no limit.", false, func(c *config.Config, v string) error {
+		_, err := fmt.Sscanf(v, "%d", &c.Server.RetryMax)
+		return err
+	})
+	o.bool("rejoin", "Joins the known servers again after this one has left.", func(c *config.Config) *bool { return &c.Server.RejoinAfterLeave })
+	o.text("encrypt", "First key of the servers' gossip, in base64.", func(c *config.Config) *string { return &c.Server.Encrypt })
 }
 
 // later is a flag.Value that records values, so that flags can be applied after the
@@ -281,7 +301,7 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 				go func() {
 					defer close(left)
 					if err := d.Leave(ctx); err != nil {
-						log.Warn("the node stops although not all of its allocs were moved", "error", err)
+						log.Warn("the agent ends although it has not left", "error", err)
 					}
 				}()
 				continue

@@ -51,7 +51,7 @@ type Daemon struct {
 	dataDir  string
 	scratch  bool // dataDir is temporary and removed at the end
 	http     net.Listener
-	rpc      net.Listener   // listens for nodes; nil without a server
+	rpc      *rpc.Port      // for nodes, servers and raft; nil without a server
 	server   *server.Server // nil if the agent is only a node
 	sessions *rpc.Server    // sessions of nodes on other machines; nil without a server
 	node     *agent.Agent   // nil if the agent is only a server
@@ -66,8 +66,8 @@ type Daemon struct {
 	labels   map[string]string // labels of every metric
 }
 
-// Start builds and starts an agent. It returns when the server is the leader and its
-// node has registered. If the agent runs only a node, it does not wait for servers.
+// Start builds and starts an agent. If its server is the whole cluster, it returns when
+// that leads and the node has registered. Otherwise it does not wait for other servers.
 func Start(ctx context.Context, cfg *config.Config, version string, log hclog.InterceptLogger, reload func() error) (_ *Daemon, err error) {
 	d := &Daemon{cfg: cfg, version: version, log: log, dataDir: cfg.DataDir, reload: reload}
 	if err := d.measure(); err != nil { // first, so that the whole start is measured
@@ -86,7 +86,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 		return nil, fmt.Errorf("listen for the HTTP API: %w; another agent may be running: stop it, or set ports { http = N }", err)
 	}
 	if cfg.Server.Enabled {
-		if err := d.listenForNodes(); err != nil {
+		if err := d.listen(); err != nil {
 			return nil, err
 		}
 	}
@@ -145,28 +145,19 @@ func (d *Daemon) startSides(ctx context.Context) error {
 	if !d.cfg.Server.Enabled {
 		return d.startNodeOnly(ctx)
 	}
-	cfg := d.serverConfig()
-	var err error
-	if cfg.PeerTLS, err = d.clientTLS(); err != nil {
+	if err := d.startServer(); err != nil {
 		return err
 	}
-	if d.server, err = server.New(cfg); err != nil {
-		return err
-	}
-	d.server.Start()
 	if d.cfg.Client.Enabled {
+		var err error
 		if d.node, err = agent.New(ctx, d.nodeConfig(d.server.Sessions())); err != nil {
 			return err
 		}
 	}
-	lead, cancel := context.WithTimeout(ctx, leaderTimeout)
-	defer cancel()
-	if err := d.server.WaitLeader(lead); err != nil {
+	if err := d.awaitLeader(ctx); err != nil {
 		return err
 	}
-	if err := d.serveNodes(); err != nil { // nodes on other machines that registered earlier may reconnect now
-		return err
-	}
+	d.serveNodes() // nodes on other machines that registered earlier may reconnect now
 	if d.node != nil {
 		return d.node.Start(ctx)
 	}
@@ -186,7 +177,7 @@ func (d *Daemon) startNodeOnly(ctx context.Context) error {
 }
 
 func (d *Daemon) awaitNode(ctx context.Context) error {
-	if d.node == nil || d.server == nil {
+	if d.node == nil || d.server == nil || !d.server.Alone() {
 		return nil
 	}
 	if err := d.server.ReadOnly(); err != nil {
@@ -379,8 +370,6 @@ func (d *Daemon) Stop() {
 	}
 	if d.sessions != nil {
 		d.sessions.Close()
-	} else if d.rpc != nil {
-		d.close("listener for nodes", d.rpc)
 	}
 	d.work.Wait()
 	if d.node != nil {
@@ -396,6 +385,9 @@ func (d *Daemon) Stop() {
 	}
 	if d.server != nil {
 		d.close("server", d.server)
+	}
+	if d.rpc != nil {
+		d.close("rpc port", d.rpc)
 	}
 	if d.scratch {
 		if err := allocdir.Detach(d.dataDir); err != nil {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -29,27 +30,41 @@ const (
 	leaveGrace = 10 * time.Second
 	// leaveCall is the time limit of one request to the servers.
 	leaveCall = 10 * time.Second
+	// leaveServer is the time limit for a server to leave.
+	leaveServer = 15 * time.Second
 	// drainedBy is the key and leftByItself the value in a drain's metadata that
 	// distinguish the drain of a leaving node from one that an operator started.
 	drainedBy, leftByItself = "message", "shutting down"
 )
 
-// leaves reports whether the node drains itself when the agent is stopped by this
-// signal.
+// leaves reports whether the agent leaves its cluster when it is stopped by this signal:
+// its node drains itself, and its server stops being a member.
 func leaves(c *config.Config, sig os.Signal) bool {
 	asked := c.LeaveOnTerm
 	if sig == os.Interrupt {
 		asked = c.LeaveOnInt
 	}
-	return asked && c.Client.Enabled && c.Client.Drain != nil
+	return asked && (drains(c) || c.Server.Enabled && !c.Dev)
 }
 
-// Leave drains the node and waits until the drain is complete, at most until its
-// deadline.
+func drains(c *config.Config) bool { return c.Client.Enabled && c.Client.Drain != nil }
+
+// Leave drains the node, and then takes the server out of its cluster.
 func (d *Daemon) Leave(ctx context.Context) error {
-	if d.node == nil {
-		return nil
+	var err error
+	if d.node != nil && drains(d.cfg) {
+		err = d.drainNode(ctx)
 	}
+	if d.server == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveServer)
+	defer cancel()
+	return errors.Join(err, d.server.Leave(ctx))
+}
+
+// drainNode waits until the drain of the node is complete, at most until its deadline.
+func (d *Daemon) drainNode(ctx context.Context) error {
 	spec := d.cfg.Client.Drain.Spec()
 	wait := spec.Deadline
 	if wait < 0 { // the deadline is "force"

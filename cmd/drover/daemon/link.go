@@ -6,6 +6,7 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -57,42 +58,44 @@ func (d *Daemon) httpTLS() (*tls.Config, error) {
 	return out, nil
 }
 
-// listenForNodes opens the RPC port of the server. If the port is taken, a dev agent
-// runs without it, since normally no nodes join a dev agent.
-func (d *Daemon) listenForNodes() error {
+// listen opens the rpc port of the server. If the port is taken, a dev agent runs
+// without it, since normally no nodes join a dev agent.
+func (d *Daemon) listen() error {
 	l, err := net.Listen("tcp", d.cfg.ListenRPC())
 	if err != nil && d.cfg.Dev {
 		d.log.Warn("nodes on other machines cannot join this agent: the rpc port is in use; set ports { rpc = N }", "error", err)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("listen for nodes: %w; another agent may be running: stop it, or set ports { rpc = N }", err)
+		return fmt.Errorf("listen for nodes and servers: %w; another agent may be running: stop it, or set ports { rpc = N }", err)
 	}
-	d.rpc = l
+	limits := d.cfg.Limits
+	conf := rpc.PortConfig{Handshake: config.Duration(limits.RPCHandshakeTimeout, rpc.DefaultHandshake), Logger: d.log.Named("rpc")}
+	if d.cfg.TLS.RPC {
+		machine := d.machineTLS()
+		conf.TLS = &machine
+	}
+	d.rpc, err = rpc.NewPort(connlimit.New(l, connsPerClient(limits.RPCMaxConnsPerClient), nil), conf)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if d.cfg.Dev {
+		return d.rpc.Raft().Close() // a dev agent is a cluster of its own
+	}
 	return nil
 }
 
-// serveNodes accepts nodes of other machines.
-func (d *Daemon) serveNodes() error {
+// serveNodes accepts nodes, and requests of servers, of other machines.
+func (d *Daemon) serveNodes() {
 	if d.rpc == nil {
-		return nil
+		return
 	}
-	var secure *tls.Config
-	if d.cfg.TLS.RPC {
-		var err error
-		if secure, err = d.machineTLS().Server(); err != nil {
-			return err
-		}
-	}
-	limits := d.cfg.Limits
-	d.sessions = rpc.NewServerWithin(d.server.Sessions(), secure, d.log, config.Duration(limits.RPCHandshakeTimeout, rpc.DefaultHandshake))
-	within := connlimit.New(d.rpc, connsPerClient(limits.RPCMaxConnsPerClient), nil)
+	d.sessions = rpc.NewServerWithin(d.server.Sessions(), nil, d.log, config.Duration(d.cfg.Limits.RPCHandshakeTimeout, rpc.DefaultHandshake))
 	d.work.Go(func() {
-		if err := d.sessions.Serve(within); err != nil {
+		if err := d.sessions.Serve(d.rpc.GRPC()); err != nil {
 			d.log.Error("the listener for nodes on other machines has failed", "error", err)
 		}
 	})
-	return nil
 }
 
 // clientTLS returns the TLS configuration of connections to rpc ports; nil means no TLS.

@@ -25,7 +25,6 @@ var refusals = []struct{ why, texts, bools string }{
 		consul-verify-ssl dev-connect dev-consul`},
 	{"there is no Vault integration", `vault-address vault-ca-file vault-ca-path vault-cert-file vault-create-from-role
 		vault-key-file vault-tls-server-name vault-token`, "vault-allow-unauthenticated vault-enabled vault-tls-skip-verify dev-vault"},
-	{"this release runs a single server, without joining or gossip", "join retry-join retry-interval retry-max encrypt", "rejoin"},
 	{"dynamic host volumes are not implemented yet", "host-volumes-dir host-volume-plugin-dir", ""},
 	{"the agent does not write to the event log of Windows", "eventlog-level", "eventlog"},
 	{"tasks use the address of -network-interface", "preferred-address-family", ""},

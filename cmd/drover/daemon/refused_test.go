@@ -17,7 +17,7 @@ func TestFlagsThatCannotBeHonouredAreRefusedBeforeAnythingStarts(t *testing.T) {
 	for line, says := range map[string]string{
 		"-dev-consul":             "-dev-consul: there is no Consul integration",
 		"-vault-address http://x": "-vault-address: there is no Vault integration",
-		"-retry-join a":           "runs a single server",
+		"-retry-join a":           "a development agent is a cluster of its own",
 		"-acl-enabled":            "there are no ACLs yet",
 		"-raft-protocol 2":        "only 3 is",
 		"-network-speed fast":     "not a speed in MBit/s",

@@ -13,7 +13,6 @@ import (
 
 	"github.com/drover-project/drover/core/agent"
 	"github.com/drover-project/drover/core/api"
-	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -22,25 +21,6 @@ func (d *Daemon) Region() string { return d.cfg.Region }
 
 // Regions lists the known regions.
 func (d *Daemon) Regions() []string { return []string{d.cfg.Region} }
-
-// Leader returns the RPC address of the leader, or "" if there is none.
-func (d *Daemon) Leader() string {
-	if _, known := d.server.Raft().Leader(); !known {
-		return ""
-	}
-	return d.cfg.AdvertiseRPC()
-}
-
-// Peers returns the RPC addresses of the voters.
-func (d *Daemon) Peers() []string { return []string{d.cfg.AdvertiseRPC()} }
-
-// Servers returns the servers that the node knows.
-func (d *Daemon) Servers() []string {
-	if d.link != nil {
-		return d.link.Known()
-	}
-	return []string{d.cfg.AdvertiseRPC()}
-}
 
 func (d *Daemon) serverName() string { return d.cfg.Name + "." + d.cfg.Region }
 
@@ -51,20 +31,13 @@ func (d *Daemon) RaftConfiguration(context.Context) (*api.RaftConfiguration, err
 	if err != nil {
 		return nil, err
 	}
-	out := &api.RaftConfiguration{Index: index}
+	out, names := &api.RaftConfiguration{Index: index}, d.names()
 	for _, s := range servers {
 		out.Servers = append(out.Servers, &api.RaftServer{
-			ID: s.ID, Node: d.serverName(), Address: d.address(s), Leader: s.Leader, Voter: s.Voter, RaftProtocol: "3",
+			ID: s.ID, Node: names[s.ID], Address: d.address(s), Leader: s.Leader, Voter: s.Voter, RaftProtocol: "3",
 		})
 	}
 	return out, nil
-}
-
-func (d *Daemon) address(s consensus.Server) string {
-	if s.ID == d.server.ID() {
-		return d.cfg.AdvertiseRPC()
-	}
-	return s.Address
 }
 
 // RemoveRaftPeer removes a server from the consensus group.
@@ -101,8 +74,8 @@ func (d *Daemon) peer(id, address string) (string, error) {
 	return "", errdefs.NotFoundf("address %q was not found in the Raft configuration", address)
 }
 
-// AutopilotHealth returns the health of the servers.
-func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) {
+// ownHealth returns the health of a server that is a cluster of its own.
+func (d *Daemon) ownHealth() (*api.AutopilotHealth, error) {
 	raft := d.server.Raft()
 	stats := raft.Stats()
 	term, _ := strconv.ParseUint(stats["term"], 10, 64) // raft's stats always have a number here
@@ -122,6 +95,9 @@ func (d *Daemon) member() *api.AgentMember {
 	if d.server == nil {
 		return &api.AgentMember{Status: "none"}
 	}
+	if m := d.server.Members(); m != nil {
+		return shown(m.Self())
+	}
 	host, port, err := net.SplitHostPort(d.cfg.AdvertiseRPC())
 	if err != nil {
 		host, port = d.cfg.BindAddr, strconv.Itoa(d.cfg.Ports.RPC)
@@ -134,21 +110,6 @@ func (d *Daemon) member() *api.AgentMember {
 		},
 		ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
 	}
-}
-
-// Members returns all servers.
-func (d *Daemon) Members() *api.AgentMembers {
-	return &api.AgentMembers{ServerName: d.cfg.Name, ServerRegion: d.cfg.Region, ServerDC: d.cfg.Datacenter, Members: []*api.AgentMember{d.member()}}
-}
-
-// JoinServers fails, since this release runs one server.
-func (d *Daemon) JoinServers(context.Context, []string) (int, error) {
-	return 0, errdefs.Unimplementedf("servers cannot be joined yet: this release runs one server")
-}
-
-// ForceLeave fails, since this release runs one server.
-func (d *Daemon) ForceLeave(_ context.Context, name string) error {
-	return errdefs.NotFoundf("there is no server %q", name)
 }
 
 // Health reports whether the server and the node of the agent work.
@@ -193,7 +154,7 @@ func (d *Daemon) Self() *api.AgentSelf {
 			"DevMode": c.Dev, "Files": c.Files, "LeaveOnInt": c.LeaveOnInt, "LeaveOnTerm": c.LeaveOnTerm,
 			"Ports":          map[string]any{"HTTP": c.Ports.HTTP, "RPC": c.Ports.RPC, "Serf": c.Ports.Serf},
 			"Addresses":      map[string]any{"HTTP": c.BindAddr, "RPC": c.BindAddr, "Serf": c.BindAddr},
-			"AdvertiseAddrs": map[string]any{"HTTP": d.httpAddr(), "RPC": c.AdvertiseRPC(), "Serf": c.AdvertiseRPC()},
+			"AdvertiseAddrs": map[string]any{"HTTP": d.httpAddr(), "RPC": c.AdvertiseRPC(), "Serf": c.AdvertiseSerf()},
 			"ACL":            map[string]any{"Enabled": false},
 			"Client":         map[string]any{"Enabled": c.Client.Enabled, "NodeClass": c.Client.NodeClass, "NodePool": c.Client.NodePool, "Meta": c.Client.Meta, "Servers": c.Client.Servers, "ServerJoin": map[string]any{"StartJoin": c.Client.ServerJoin.StartJoin, "RetryJoin": c.Client.ServerJoin.RetryJoin}, "AllocDir": c.Client.AllocDir, "StateDir": c.Client.StateDir},
 			"Server":         map[string]any{"Enabled": c.Server.Enabled, "BootstrapExpect": c.Server.BootstrapExpect, "DataDir": c.Server.DataDir},

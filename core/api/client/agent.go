@@ -61,6 +61,19 @@ func (c *Client) Join(ctx context.Context, addrs []string) (joined int, failure 
 	return out.NumJoined, out.Error, nil
 }
 
+// GossipKeys changes or lists the keys of the servers' gossip: verb is "list", "install",
+// "use" or "remove".
+func (c *Client) GossipKeys(ctx context.Context, verb, key string) (*api.GossipKeys, error) {
+	path := "/v1/agent/keyring/" + verb
+	if verb == "list" {
+		out, _, err := get[*api.GossipKeys](ctx, c, path, nil)
+		return out, err
+	}
+	out := &api.GossipKeys{}
+	_, err := c.Put(ctx, path, nil, &api.GossipKey{Key: key}, out)
+	return out, err
+}
+
 // ForceLeave marks a failed server as left; prune removes it from lists at once.
 func (c *Client) ForceLeave(ctx context.Context, name string, prune bool) error {
 	q := withParam(nil, "node", name)

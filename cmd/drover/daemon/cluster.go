@@ -1,0 +1,244 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/consensus"
+	"github.com/drover-project/drover/core/membership"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/server"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// This file has what the agent does and says about the other servers.
+
+// startServer starts the server, and joins the servers that it must find at its start.
+func (d *Daemon) startServer() error {
+	cfg := d.serverConfig()
+	var err error
+	if cfg.PeerTLS, err = d.clientTLS(); err != nil {
+		return err
+	}
+	if !d.cfg.Dev {
+		if err := d.clusterConfig(&cfg); err != nil {
+			return err
+		}
+	}
+	if d.server, err = server.New(cfg); err != nil {
+		return err
+	}
+	d.server.Start()
+	start := d.cfg.Join().StartJoin
+	if len(start) == 0 {
+		return nil
+	}
+	n, err := d.server.Join(start)
+	if err != nil {
+		return fmt.Errorf("join the servers of start_join (those of retry_join may be away at the start): %w", err)
+	}
+	d.log.Info("joined other servers", "count", n)
+	return nil
+}
+
+// clusterConfig adds how the server finds and reaches others.
+func (d *Daemon) clusterConfig(cfg *server.Config) error {
+	var machine *rpc.TLS
+	if d.cfg.TLS.RPC {
+		t := d.machineTLS()
+		machine = &t
+	}
+	dial, err := rpc.DialRaft(machine)
+	if err != nil {
+		return err
+	}
+	c, join := d.cfg.Server, d.cfg.Join()
+	cfg.Raft = server.RaftConfig{Listener: d.rpc.Raft(), Dial: dial, Alone: c.BootstrapExpect == 1}
+	cfg.Gossip = &server.Gossip{
+		Config: membership.Config{
+			Name: d.cfg.Name, Version: d.version, Listen: d.cfg.ListenSerf(), Advertise: d.cfg.AdvertiseSerf(),
+			Expect: c.BootstrapExpect, Key: c.Encrypt, RejoinAfterLeave: c.RejoinAfterLeave,
+		},
+		RetryJoin: join.RetryJoin, RetryMax: join.RetryMax, RetryInterval: config.Duration(join.RetryInterval, 0),
+	}
+	return nil
+}
+
+// awaitLeader waits until the server leads if no other can. A server of several starts
+// without a leader, so that its API can say what it lacks.
+func (d *Daemon) awaitLeader(ctx context.Context) error {
+	if !d.server.Alone() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	return d.server.WaitLeader(ctx)
+}
+
+// Members returns all servers.
+func (d *Daemon) Members() *api.AgentMembers {
+	out := &api.AgentMembers{ServerName: d.cfg.Name, ServerRegion: d.cfg.Region, ServerDC: d.cfg.Datacenter}
+	if d.server == nil || d.server.Members() == nil {
+		out.Members = []*api.AgentMember{d.member()}
+		return out
+	}
+	for _, m := range d.server.Members().Members() {
+		out.Members = append(out.Members, shown(m))
+	}
+	return out
+}
+
+func shown(m membership.Member) *api.AgentMember {
+	return &api.AgentMember{
+		Name: m.Name, Addr: m.Address, Port: m.Port, Status: m.Status, Tags: m.Tags,
+		ProtocolMin: m.ProtocolMin, ProtocolMax: m.ProtocolMax, ProtocolCur: m.ProtocolCur,
+		DelegateMin: m.DelegateMin, DelegateMax: m.DelegateMax, DelegateCur: m.DelegateCur,
+	}
+}
+
+// JoinServers joins servers at these addresses.
+func (d *Daemon) JoinServers(_ context.Context, addresses []string) (int, error) {
+	full, err := d.cfg.GossipAddresses(addresses)
+	if err != nil {
+		return 0, err
+	}
+	return d.server.Join(full)
+}
+
+// ForceLeave makes a failed server one that has left; prune also removes it from the
+// list.
+func (d *Daemon) ForceLeave(_ context.Context, name string, prune bool) error {
+	m := d.server.Members()
+	if m == nil {
+		return errdefs.FailedPreconditionf("a development agent knows no other servers")
+	}
+	return m.ForceLeave(name, prune)
+}
+
+// Leader returns the rpc address of the leader, or "" if there is none.
+func (d *Daemon) Leader() string {
+	leader, known := d.server.Raft().Leader()
+	if !known {
+		return ""
+	}
+	return d.address(leader)
+}
+
+// Peers returns the rpc addresses of the voters.
+func (d *Daemon) Peers() []string {
+	servers, _, err := d.server.Raft().Configuration()
+	if err != nil {
+		return []string{} // the server is ending
+	}
+	out := []string{}
+	for _, s := range servers {
+		if s.Voter {
+			out = append(out, d.address(s))
+		}
+	}
+	return out
+}
+
+// Servers returns the servers that the node knows.
+func (d *Daemon) Servers() []string {
+	if d.link != nil {
+		return d.link.Known()
+	}
+	return d.server.Addresses()
+}
+
+// names returns the names of the servers by id.
+func (d *Daemon) names() map[string]string {
+	out := map[string]string{}
+	if m := d.server.Members(); m != nil {
+		for _, f := range m.Members() {
+			if out[f.ID] == "" || f.Status == membership.Alive {
+				out[f.ID] = f.Name
+			}
+		}
+	}
+	out[d.server.ID()] = d.serverName()
+	return out
+}
+
+// address returns the rpc address of a member. A development agent has no address in
+// raft.
+func (d *Daemon) address(s consensus.Server) string {
+	if s.ID == d.server.ID() {
+		return d.cfg.AdvertiseRPC()
+	}
+	return s.Address
+}
+
+// GossipKeys changes or lists the keys of the gossip: "list", "install", "use" or
+// "remove".
+func (d *Daemon) GossipKeys(_ context.Context, verb, key string) (*api.GossipKeys, error) {
+	m := d.server.Members()
+	if m == nil {
+		return nil, errdefs.FailedPreconditionf("a development agent does not gossip")
+	}
+	var r *membership.KeyReport
+	var err error
+	switch verb {
+	case "install":
+		r, err = m.InstallKey(key)
+	case "use":
+		r, err = m.UseKey(key)
+	case "remove":
+		r, err = m.RemoveKey(key)
+	default:
+		r, err = m.ListKeys()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &api.GossipKeys{Messages: r.Messages, Keys: r.Keys, PrimaryKeys: r.Primary, NumNodes: r.Servers}, nil
+}
+
+// AutopilotHealth returns the health of the servers. A follower knows only that there is
+// a leader.
+func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) {
+	view, leads := d.server.Health()
+	if !leads {
+		if d.server.Members() == nil {
+			return d.ownHealth()
+		}
+		return &api.AutopilotHealth{Voters: []string{}}, nil
+	}
+	out := &api.AutopilotHealth{Healthy: true, Leader: view.Self, Voters: []string{}}
+	known := map[string]membership.Member{}
+	for _, m := range d.server.Members().Members() {
+		if known[m.ID].Status != membership.Alive {
+			known[m.ID] = m
+		}
+	}
+	voters, healthy := 0, 0
+	for _, p := range view.Peers {
+		m, r := known[p.ID], view.Reports[p.ID]
+		ok := view.Healthy(view.Scene, p.ID)
+		x := &api.AutopilotServer{
+			ID: p.ID, Name: m.Name, Address: p.Address, SerfStatus: m.Status, Version: m.Version, Leader: p.ID == view.Self,
+			LastContact: r.LastContact.String(), LastTerm: r.LastTerm, LastIndex: r.LastIndex, Healthy: ok, Voter: p.Voter, StableSince: view.StableSince[p.ID].UTC().Truncate(time.Second),
+		}
+		if x.Leader {
+			x.LastContact, x.LastTerm, x.LastIndex = "0s", view.Term, view.LastIndex
+		}
+		out.Servers = append(out.Servers, x)
+		out.Healthy = out.Healthy && ok
+		if p.Voter {
+			out.Voters = append(out.Voters, p.ID)
+			voters++
+			if ok {
+				healthy++
+			}
+		}
+	}
+	out.FailureTolerance = max(healthy-voters/2-1, 0)
+	return out, nil
+}
