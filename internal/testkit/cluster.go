@@ -202,16 +202,16 @@ var (
 	errNobody             = errors.New("testkit has one server")
 )
 
-func (b *backend) Region() string                                           { return "global" }
-func (b *backend) Regions() []string                                        { return []string{"global"} }
-func (b *backend) Leader() string                                           { return "127.0.0.1:4647" }
-func (b *backend) Peers() []string                                          { return []string{"127.0.0.1:4647"} }
-func (b *backend) Servers() []string                                        { return []string{"127.0.0.1:4647"} }
-func (b *backend) Self() *api.AgentSelf                                     { return &api.AgentSelf{} }
-func (b *backend) Members() *api.AgentMembers                               { return &api.AgentMembers{} }
-func (b *backend) Health() *api.AgentHealth                                 { return &api.AgentHealth{} }
-func (b *backend) JoinServers(context.Context, []string) (int, error)       { return 0, errNobody }
-func (b *backend) ForceLeave(context.Context, string, bool) error           { return errNobody }
+func (b *backend) Region() string                                     { return "global" }
+func (b *backend) Regions() []string                                  { return []string{"global"} }
+func (b *backend) Leader() string                                     { return "127.0.0.1:4647" }
+func (b *backend) Peers() []string                                    { return []string{"127.0.0.1:4647"} }
+func (b *backend) Servers() []string                                  { return []string{"127.0.0.1:4647"} }
+func (b *backend) Self() *api.AgentSelf                               { return &api.AgentSelf{} }
+func (b *backend) Members() *api.AgentMembers                         { return &api.AgentMembers{} }
+func (b *backend) Health() *api.AgentHealth                           { return &api.AgentHealth{} }
+func (b *backend) JoinServers(context.Context, []string) (int, error) { return 0, errNobody }
+func (b *backend) ForceLeave(context.Context, string, bool) error     { return errNobody }
 func (b *backend) GossipKeys(context.Context, string, string) (*api.GossipKeys, error) {
 	return nil, errNobody
 }
