@@ -15,7 +15,7 @@ type hearing struct {
 	server, boot string
 	nodes        map[string]*heardNode
 	news         map[string]bool      // nodes that the leader must learn of
-	left         map[string]time.Time // when sessions ended of which the leader does not know
+	left         map[string]heardNode // sessions that ended (at) without the leader's knowledge
 	full         bool                 // the next report is a full one
 	number       uint64               // of the newest report
 	late         time.Duration        // nodes that were silent for longer are late
@@ -31,7 +31,7 @@ type heardNode struct {
 }
 
 func newHearing(server, boot string, late time.Duration, now time.Time) *hearing {
-	return &hearing{server: server, boot: boot, late: late, nodes: map[string]*heardNode{}, news: map[string]bool{}, left: map[string]time.Time{}, full: true, acked: now}
+	return &hearing{server: server, boot: boot, late: late, nodes: map[string]*heardNode{}, news: map[string]bool{}, left: map[string]heardNode{}, full: true, acked: now}
 }
 
 // heard notes that a node was heard. It reports whether the leader must learn of it: it
@@ -62,9 +62,12 @@ func (h *hearing) tell(nodeID string) {
 
 // leave notes that the node's session has ended.
 func (h *hearing) leave(nodeID string, now time.Time) {
-	delete(h.nodes, nodeID)
-	delete(h.news, nodeID)
-	h.left[nodeID] = now
+	n := h.nodes[nodeID]
+	if n == nil {
+		return
+	}
+	h.forget(nodeID)
+	h.left[nodeID] = heardNode{at: now, session: n.session}
 }
 
 // forget removes a node of which the leader needs no word any more.
@@ -104,8 +107,8 @@ func (h *hearing) report(now time.Time) Report {
 			r.Late = append(r.Late, NodeAge{NodeID: id, Age: age})
 		}
 	}
-	for id, at := range h.left {
-		r.Left = append(r.Left, NodeAge{NodeID: id, Age: now.Sub(at)})
+	for id, n := range h.left {
+		r.Left = append(r.Left, NodeAge{NodeID: id, Session: n.session, Age: now.Sub(n.at)})
 	}
 	slices.SortFunc(r.Heard, func(a, b HeardNode) int { return strings.Compare(a.NodeID, b.NodeID) })
 	clear(h.news)

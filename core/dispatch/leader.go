@@ -74,7 +74,9 @@ type HeardNode struct {
 // servers, because their clocks may differ.
 type NodeAge struct {
 	NodeID string
-	Age    time.Duration
+	// Session is the session that has ended; 0 in Late.
+	Session uint64
+	Age     time.Duration
 }
 
 // ReportAnswer is the leader's answer to a report.

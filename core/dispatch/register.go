@@ -69,7 +69,8 @@ func (d *Dispatcher) welcome(ctx context.Context, who HeardNode, index uint64) (
 }
 
 // Beat implements rpc.Servers: it renews the lease. If the node was down or disconnected,
-// the leader makes it ready.
+// the leader makes it ready. It also learns at once of a node that this server did not
+// hear until now, so that no node has a lease of which the leader does not know.
 func (d *Dispatcher) Beat(ctx context.Context, id rpc.Identity) (rpc.Lease, error) {
 	view := d.cfg.Store.View()
 	node, err := d.known(view, id)
@@ -79,7 +80,10 @@ func (d *Dispatcher) Beat(ctx context.Context, id rpc.Identity) (rpc.Lease, erro
 	if err := d.granting(ctx); err != nil {
 		return rpc.Lease{}, err
 	}
-	if node.Status == model.NodeStatusReady {
+	d.mu.Lock()
+	heard := d.hearing.nodes[id.NodeID] != nil
+	d.mu.Unlock()
+	if heard && node.Status == model.NodeStatusReady {
 		return d.renew(node, heardAs(id), d.cfg.Now()), nil
 	}
 	index, err := d.leader.Ready(ctx, d.cfg.ServerID, id)

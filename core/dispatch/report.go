@@ -113,7 +113,7 @@ func elsewhere(e NodeElsewhere) error {
 func (d *Dispatcher) dropEnded(view *state.View, now time.Time) {
 	for _, id := range d.hearing.overdue(now, 2*d.hearing.late) {
 		if node := view.NodeByID(id); node == nil || node.Status == model.NodeStatusDown {
-			d.hearing.forget(id)
+			d.hearing.leave(id, now)
 		}
 	}
 }

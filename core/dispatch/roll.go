@@ -34,6 +34,7 @@ type listed struct {
 	server   string // hears the node; "" means none
 	instance string
 	session  uint64
+	fresh    bool      // a server hears it that has yet to report it
 	late     bool      // its server has missed a heartbeat of it
 	heard    time.Time // newest time at which it was certainly heard
 	end      time.Time // when it has been silent for too long, if it is late or no server hears it
@@ -85,7 +86,7 @@ func (r *roll) report(x Report, now time.Time) ReportAnswer {
 	}
 	s.boot, s.number, s.heard = x.Boot, x.Number, now
 	for _, n := range x.Left {
-		r.leave(x.Server, n.NodeID, now.Add(-n.Age))
+		r.leave(x.Server, n, now)
 	}
 	var answer ReportAnswer
 	late := make(map[string]time.Duration, len(x.Late))
@@ -112,7 +113,7 @@ func (r *roll) keepOnly(x Report, s *hearer, now time.Time) {
 	}
 	for id := range s.nodes {
 		if !mentioned[id] {
-			r.leave(x.Server, id, now)
+			r.leave(x.Server, NodeAge{NodeID: id}, now)
 		}
 	}
 }
@@ -143,18 +144,24 @@ func (r *roll) hear(p *listed, at time.Time) {
 	p.end = p.heard.Add(r.rules.lease + r.rules.grace)
 }
 
-// touch notes that a node was just heard. Which server hears it is known by reports only.
+// touch notes that a node was just heard, by a server that has yet to report it. Until it
+// does, the node has what both may take: the server grants leases for a lease after its
+// last report, and the node then needs a whole one to find another.
 func (r *roll) touch(who HeardNode, now time.Time) {
 	p := r.nodes[who.NodeID]
 	if p == nil {
 		p = &listed{}
 		r.nodes[who.NodeID] = p
 	}
-	if p.server == "" {
-		p.begin(who)
+	if p.instance != who.Instance || p.session < who.Session {
+		r.move(who.NodeID, p, "") // it has left its server
 	}
+	p.begin(who)
 	p.floor = time.Time{}
 	r.hear(p, now)
+	if p.server == "" {
+		p.fresh, p.end = true, now.Add(r.rules.lease+r.rules.whole)
+	}
 }
 
 // begin notes a node's newest session.
@@ -171,7 +178,7 @@ func (r *roll) move(id string, p *listed, server string) {
 		delete(old.nodes, id)
 		delete(old.late, id)
 	}
-	p.server, p.late = server, false
+	p.server, p.late, p.fresh = server, false, false
 	if s := r.servers[server]; s != nil {
 		s.nodes[id] = true
 	}
@@ -211,17 +218,18 @@ func (r *roll) twice(server string, who HeardNode, now time.Time) bool {
 	return !p.late || now.Before(p.heard.Add(r.rules.lease))
 }
 
-// leave notes that the session of a node ended at a time.
-func (r *roll) leave(server, id string, at time.Time) {
-	p := r.nodes[id]
-	if p == nil || p.server != server {
+// leave notes that the session of a node with a server has ended.
+func (r *roll) leave(server string, n NodeAge, now time.Time) {
+	p := r.nodes[n.NodeID]
+	if p == nil || p.server != server && !(p.fresh && p.session == n.Session) {
 		return
 	}
+	at := now.Add(-n.Age)
 	if !p.late {
 		p.heard = at
 	}
 	p.end = earlier(p.heard.Add(r.rules.lease), at.Add(r.rules.broken)).Add(r.rules.grace)
-	r.move(id, p, "")
+	r.move(n.NodeID, p, "")
 }
 
 func earlier(a, b time.Time) time.Time {

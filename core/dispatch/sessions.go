@@ -146,9 +146,11 @@ func (d *Dispatcher) enter(id rpc.Identity, s *session) {
 		old.end(errdefs.Abortedf("another session of node %q took the place of this one", id.NodeID))
 	}
 	d.sessions[id.NodeID] = s
-	d.hearing.heard(heardAs(id), d.cfg.Now())
-	d.hearing.tell(id.NodeID)
-	d.hurry()
+	if d.hearing.nodes[id.NodeID] != nil { // otherwise its next heartbeat is forwarded: see Beat
+		d.hearing.heard(heardAs(id), d.cfg.Now())
+		d.hearing.tell(id.NodeID)
+		d.hurry()
+	}
 }
 
 func (d *Dispatcher) leave(id rpc.Identity, s *session) {
