@@ -130,13 +130,17 @@ func (s *servers) register(t *testing.T, id string) {
 
 func (s *servers) place(t *testing.T, nodeID string, ids ...string) {
 	t.Helper()
-	view := s.store.View()
+	s.log.write(t, placement(s.store.View(), nodeID, ids...))
+}
+
+// placement places allocs on a node.
+func placement(view *state.View, nodeID string, ids ...string) fsm.Command {
 	plan := &model.Plan{Namespace: "default", JobID: "web", SnapshotIndex: view.Index()}
 	version := view.JobByID("default", "web").Version
 	for _, id := range ids {
 		plan.Place = append(plan.Place, &model.Allocation{ID: id, JobVersion: version, TaskGroup: "g", Name: "web.g[0]", NodeID: nodeID})
 	}
-	s.log.write(t, &fsm.ApplyPlan{Plan: plan, VerifiedIndex: view.Index()})
+	return &fsm.ApplyPlan{Plan: plan, VerifiedIndex: view.Index()}
 }
 
 // attach returns what is pushed to the node.

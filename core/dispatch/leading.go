@@ -4,8 +4,8 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/drover-project/drover/core/fsm"
@@ -171,11 +171,19 @@ func registered(before, now *model.Node) bool {
 		return false
 	}
 	x := *now
+	if x.NodePool == "" {
+		x.NodePool = model.NodePoolDefault
+	}
 	x.StatusUpdatedAt, x.Events = before.StatusUpdatedAt, before.Events
 	x.CreateIndex, x.ModifyIndex = before.CreateIndex, before.ModifyIndex
 	x.DrainStrategy, x.Drain, x.LastDrain, x.SchedulingEligibility = before.DrainStrategy, before.Drain, before.LastDrain, before.SchedulingEligibility
 	x.LastMissedHeartbeatIndex, x.LastAllocUpdateIndex = before.LastMissedHeartbeatIndex, before.LastAllocUpdateIndex
-	return reflect.DeepEqual(&x, before)
+	a, err := fsm.Encode(&fsm.RegisterNode{Node: &x})
+	if err != nil {
+		return false
+	}
+	b, err := fsm.Encode(&fsm.RegisterNode{Node: before})
+	return err == nil && bytes.Equal(a, b)
 }
 
 // Ready implements Leader.

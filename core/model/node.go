@@ -73,11 +73,11 @@ type Node struct {
 	Region string `json:"-"`
 	// Instance is set in registrations, see rpc.Identity. It is not stored.
 	Instance string `json:"-"`
-	// Session is set in registrations, see rpc.Identity. It is not stored.
-	Session uint64 `json:"-"`
 	// ClusterID is set in registrations of a node that belongs to a cluster, so that
 	// servers of another cluster can refuse it. It is not stored.
 	ClusterID string `json:"-"`
+	// Session is set in registrations, see rpc.Identity. It is not stored.
+	Session uint64 `json:"-"`
 }
 
 // Ready reports whether allocs may be placed on the node.
