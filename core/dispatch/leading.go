@@ -11,6 +11,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/nodeevals"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -24,7 +25,7 @@ type leading struct{ d *Dispatcher }
 func (d *Dispatcher) Leading() Leader { return leading{d} }
 
 func notLeading() error {
-	return errdefs.Unavailablef("this server does not lead; ask the leader")
+	return errdefs.WithReason(errdefs.Unavailablef("this server does not lead; ask the leader"), propose.ReasonNotLeader)
 }
 
 // Report implements Leader.
