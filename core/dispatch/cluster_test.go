@@ -256,8 +256,9 @@ func (a *agent) register(t *testing.T, ctx context.Context, m *member) {
 func (a *agent) attach(ctx context.Context, m *member) (pushed chan *rpc.Assignments, ended chan error) {
 	ctx, a.end = context.WithCancel(ctx)
 	pushed, ended = make(chan *rpc.Assignments, 100), make(chan error, 1)
+	id := a.identity()
 	go func() {
-		ended <- m.Attach(ctx, a.identity(), nil, func(x *rpc.Assignments) error { pushed <- x; return nil })
+		ended <- m.Attach(ctx, id, nil, func(x *rpc.Assignments) error { pushed <- x; return nil })
 	}()
 	return pushed, ended
 }
