@@ -179,11 +179,12 @@ func registered(before, now *model.Node) bool {
 	x.CreateIndex, x.ModifyIndex = before.CreateIndex, before.ModifyIndex
 	x.DrainStrategy, x.Drain, x.LastDrain, x.SchedulingEligibility = before.DrainStrategy, before.Drain, before.LastDrain, before.SchedulingEligibility
 	x.LastMissedHeartbeatIndex, x.LastAllocUpdateIndex = before.LastMissedHeartbeatIndex, before.LastAllocUpdateIndex
-	a, err := fsm.Encode(&fsm.RegisterNode{Node: &x})
+	codec := fsm.NewCodec() // of which equal values have equal encodings
+	a, err := codec.Append(nil, &x)
 	if err != nil {
 		return false
 	}
-	b, err := fsm.Encode(&fsm.RegisterNode{Node: before})
+	b, err := codec.Append(nil, before)
 	return err == nil && bytes.Equal(a, b)
 }
 
