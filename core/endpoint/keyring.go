@@ -23,14 +23,23 @@ func (e *Endpoint) activeKey(ctx context.Context) (*model.RootKey, error) {
 	if key := e.Store.View().ActiveRootKey(); key != nil {
 		return key, nil
 	}
-	if _, err := e.propose(ctx, &fsm.UpsertRootKey{Key: e.Keyring.NewKey(newID(), e.Now()), OnlyFirst: true}); err != nil {
+	key, err := e.newKey()
+	if err != nil {
 		return nil, err
 	}
-	key := e.Store.View().ActiveRootKey()
+	if _, err := e.propose(ctx, &fsm.UpsertRootKey{Key: key, OnlyFirst: true}); err != nil {
+		return nil, err
+	}
+	key = e.Store.View().ActiveRootKey()
 	if key == nil {
 		return nil, errdefs.Unavailablef("the first root key is not here yet; try again")
 	}
 	return key, nil
+}
+
+// newKey creates a root key that every server can open.
+func (e *Endpoint) newKey() (*model.RootKey, error) {
+	return e.Keyring.NewKey(newID(), e.Now(), e.Store.View().ServerKeys())
 }
 
 // SigningKeys returns the public keys of the keyring. Generating an RSA key takes
@@ -71,7 +80,10 @@ func (e *Endpoint) ensureSigningKey(ctx context.Context) error {
 // full, all variables are re-encrypted. With a publish time, the key becomes active at
 // that time; until then it is published beside the active one.
 func (e *Endpoint) RotateKey(ctx context.Context, req *api.RotateKeyRequest) (*model.RootKey, error) {
-	key := e.Keyring.NewKey(newID(), e.Now())
+	key, err := e.newKey()
+	if err != nil {
+		return nil, err
+	}
 	if req.PublishTime != 0 {
 		if err := e.prepublish(&key, req); err != nil {
 			return nil, err

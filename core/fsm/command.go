@@ -55,6 +55,9 @@ const (
 	kindUpsertRootKey          = 42
 	kindDeleteRootKey          = 43
 	kindActivateRootKey        = 44
+	kindUpsertServerKey        = 45
+	kindDeleteServerKey        = 46
+	kindWrapRootKey            = 47
 	kindRegisterPlugin         = 60
 	kindDeletePlugin           = 61
 	kindSteerPluginRollout     = 62
@@ -107,6 +110,9 @@ var commands = [256]struct {
 	kindUpsertRootKey:          {1, empty[UpsertRootKey]},
 	kindDeleteRootKey:          {1, empty[DeleteRootKey]},
 	kindActivateRootKey:        {1, empty[ActivateRootKey]},
+	kindUpsertServerKey:        {2, empty[UpsertServerKey]},
+	kindDeleteServerKey:        {2, empty[DeleteServerKey]},
+	kindWrapRootKey:            {2, empty[WrapRootKey]},
 	kindRegisterPlugin:         {1, empty[RegisterPlugin]},
 	kindDeletePlugin:           {1, empty[DeletePlugin]},
 	kindSteerPluginRollout:     {1, empty[SteerPluginRollout]},

@@ -4,7 +4,6 @@
 package server_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,11 +42,11 @@ func TestAServerWithoutTheKeyOfItsVariablesDoesNotStart(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "without the file", dir, file+" is missing", "restore it from a backup")
-	if err := os.WriteFile(file, bytes.Repeat([]byte{1}, len(right)), 0o600); err != nil {
+	refused(t, "without the file", dir, file+" is missing", "restore it from a backup", "remove-peer")
+	if err := os.WriteFile(file, []byte("no key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "with another file", dir, file, "sealed with another key")
+	refused(t, "with a damaged file", dir, file, "holds no private X25519 key")
 	if err := os.WriteFile(file, right, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,10 @@ type Config struct {
 	// server and the level that it reads, 0 if that is unknown; it may be nil.
 	Level     int
 	Announced func(id string) (name string, level int)
-	Logger    hclog.Logger
+	// ToLeader brings this server's public key to the leader's AcceptKey, if another server
+	// leads. It may be nil for a server that is alone.
+	ToLeader func(ctx context.Context, key *model.ServerKey) error
+	Logger   hclog.Logger
 }
 
 // RaftConfig says how a server reaches the other servers of its cluster.
@@ -173,7 +176,7 @@ func New(cfg Config) (*Server, error) {
 	if err := s.begin(); err != nil {
 		return nil, errors.Join(err, s.raft.Close())
 	}
-	s.ring, err = keyring.Open(cfg.DataDir)
+	s.ring, err = keyring.Open(cfg.DataDir, who.id)
 	if err != nil {
 		return nil, errors.Join(err, s.raft.Close())
 	}
@@ -220,12 +223,13 @@ func (s *Server) Start() {
 	s.work.Go(func() { s.becomeMember(ctx) })
 	s.work.Go(func() { s.gossip(ctx) })
 	s.work.Go(func() { s.sweepPluginFiles(ctx) })
+	s.work.Go(func() { s.keeper().Run(ctx) })
 }
 
 // lead runs what only the leader does. It returns when ctx has ended and all of it has
 // stopped.
 func (s *Server) lead(ctx context.Context) {
-	if err := s.ring.Check(s.store.View().RootKeys()); err != nil {
+	if err := s.ring.Check(s.store.View().RootKeys(), s.store.View().ServerKeyByID(s.ID())); err != nil {
 		s.fail(err)
 		return
 	}
@@ -241,6 +245,7 @@ func (s *Server) lead(ctx context.Context) {
 		s.cfg.Logger.Debug("the capability level is not raised yet", "error", err)
 	}
 	term.Go(func() { raiser.Run(ctx) })
+	term.Go(func() { s.sharer().Run(ctx) })
 	term.Go(func() { s.broker.Run(ctx) })
 	term.Go(func() { feeder.Run(ctx) })
 	term.Go(func() { s.applier.Run(ctx) })

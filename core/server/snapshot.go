@@ -52,9 +52,6 @@ func (s *Server) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	if err := s.raft.RestoreArchive(ctx, dir, r, s.readable); err != nil {
 		return err
 	}
-	if err := s.ring.Check(s.store.View().RootKeys()); err != nil {
-		s.cfg.Logger.Error("the snapshot that was restored is of a server with another keyring.key: before the next start, put that file into the data directory", "error", err)
-	}
 	// The history continues from the snapshot. The new term distinguishes it from what
 	// nodes saw after the snapshot.
 	if err := s.beginTerm(ctx); err != nil {
@@ -63,7 +60,12 @@ func (s *Server) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// readable returns an error if this server cannot read the state of a snapshot.
+// readable returns an error if this server cannot read the state of a snapshot, or its
+// variables.
 func (s *Server) readable(r io.Reader) error {
-	return fsm.NewAt(s.cfg.Level, state.New(), s.cfg.Logger.Named("restore")).Restore(r)
+	scratch := state.New()
+	if err := fsm.NewAt(s.cfg.Level, scratch, s.cfg.Logger.Named("restore")).Restore(r); err != nil {
+		return err
+	}
+	return s.opens(scratch.View())
 }

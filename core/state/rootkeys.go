@@ -79,8 +79,8 @@ func (tx *Tx) retireRootKeys(but string) {
 
 func (tx *Tx) retireRootKey(k *model.RootKey) {
 	c := *k
-	c.State, c.ModifyIndex = model.RootKeyInactive, tx.index
-	record(tx, rootKeyTable, rootKeyTable.in(tx.t).put(&c), &c)
+	c.State = model.RootKeyInactive
+	tx.changeRootKey(&c)
 }
 
 // DeleteRootKey removes a key. It fails if the key is still in use.

@@ -179,6 +179,10 @@ var examples = map[string]example{
 		done(func(tx *Tx) { tx.UpsertRootKey(&model.RootKey{KeyID: "x", State: model.RootKeyInactive}) }),
 		func(tx *Tx) error { return tx.DeleteRootKey("x") }, rowKey(TableRootKeys, "x"),
 	},
+	TableServerKeys: {
+		done(func(tx *Tx) { tx.UpsertServerKey(&model.ServerKey{ServerID: "x", Public: []byte("p")}) }),
+		done(func(tx *Tx) { tx.DeleteServerKey("x") }), rowKey(TableServerKeys, "x"),
+	},
 	TablePluginSpecs: {
 		done(func(tx *Tx) { tx.UpsertPluginSpec(&model.PluginSpec{Name: "x"}) }),
 		done(func(tx *Tx) { tx.DeletePluginSpec("x") }), rowKey(TablePluginSpecs, "x"),

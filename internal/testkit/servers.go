@@ -5,22 +5,22 @@ package testkit
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"maps"
 	"net"
-	"os"
-	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/server"
 	"github.com/drover-project/drover/internal/testkit/lifecycles"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Servers is a cluster of several real servers in the test's process. Their raft
@@ -30,7 +30,9 @@ type Servers struct {
 
 	t    *testing.T
 	wire wire
-	key  []byte // of the keyring: every server can open what another has sealed
+
+	mu  sync.Mutex
+	now map[*server.Server]bool // the servers that run
 }
 
 // Member is one server of Servers.
@@ -44,6 +46,7 @@ type Member struct {
 	wire    *wire
 	adjust  func(*server.Config)
 	running bool
+	runs    func(srv *server.Server, now bool)
 }
 
 // NewServers starts n servers that are one cluster, and waits until one leads. Each has
@@ -51,8 +54,7 @@ type Member struct {
 // configuration of each server, at each start. With n = 0 the test adds and starts them.
 func NewServers(t *testing.T, n int, adjust ...func(*server.Config)) *Servers {
 	t.Helper()
-	s := &Servers{t: t, key: make([]byte, 32)}
-	rand.Read(s.key)
+	s := &Servers{t: t}
 	for range n {
 		s.Add(adjust...)
 	}
@@ -76,11 +78,9 @@ func NewServers(t *testing.T, n int, adjust ...func(*server.Config)) *Servers {
 // Add adds a server that is neither started nor a member of the cluster.
 func (s *Servers) Add(adjust ...func(*server.Config)) *Member {
 	s.t.Helper()
-	m := &Member{t: s.t, wire: &s.wire, Dir: s.t.TempDir(), Address: fmt.Sprintf("127.0.0.1:%d", FreePorts(s.t, 1)[0])}
-	if err := os.WriteFile(filepath.Join(m.Dir, keyring.FileName), s.key, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	m := &Member{t: s.t, wire: &s.wire, runs: s.runs, Dir: s.t.TempDir(), Address: fmt.Sprintf("127.0.0.1:%d", FreePorts(s.t, 1)[0])}
 	m.adjust = func(cfg *server.Config) {
+		cfg.ToLeader = s.acceptKey
 		for _, f := range adjust {
 			f(cfg)
 		}
@@ -88,6 +88,29 @@ func (s *Servers) Add(adjust ...func(*server.Config)) *Member {
 	s.All = append(s.All, m)
 	s.t.Cleanup(m.Stop)
 	return m
+}
+
+// runs notes whether a server runs.
+func (s *Servers) runs(srv *server.Server, now bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		s.now = map[*server.Server]bool{}
+	}
+	s.now[srv] = now
+}
+
+// acceptKey brings a server's public key to the leader.
+func (s *Servers) acceptKey(ctx context.Context, key *model.ServerKey) error {
+	s.mu.Lock()
+	all := maps.Clone(s.now)
+	s.mu.Unlock()
+	for srv, now := range all {
+		if now && srv.Leads() {
+			return srv.AcceptKey(ctx, key)
+		}
+	}
+	return errdefs.Unavailablef("no server leads")
 }
 
 // Leader waits until one of the servers that run and can be reached leads and has begun
@@ -148,6 +171,7 @@ func (m *Member) Start() {
 		m.t.Fatal(err)
 	}
 	m.running = true
+	m.runs(m.Server, true)
 	m.Server.Start()
 	lifecycles.Check(m.t, m.Endpoint().Store)
 }
@@ -159,6 +183,7 @@ func (m *Member) Stop() {
 		return
 	}
 	m.running = false
+	m.runs(m.Server, false)
 	if err := m.Close(); err != nil {
 		m.t.Errorf("close the server %s: %v", m.Address, err)
 	}

@@ -1,37 +1,31 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package keyring owns the secrets of the cluster's root keys: it creates them, seals
-// them with the key in a file that never leaves the server, and encrypts and decrypts
-// variables with them. State, log and snapshots contain only sealed secrets. It stores
-// only that file; the list of keys is in core/state. core/endpoint and core/server
-// import it.
+// Package keyring owns the secrets of the cluster's root keys: it creates them, encrypts
+// them for each server (HPKE with X25519) and encrypts and decrypts variables with them.
+// Each server has a key pair in a file of its own; state, log and snapshots contain only
+// public keys and encrypted secrets. The package stores only that file; the lists of root
+// keys and public keys are in core/state. core/endpoint, core/auth/keyshare and
+// core/server import it.
 package keyring
 
 import (
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
-	"os"
-	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-// FileName is the name of the file with the key that seals root keys, in the server's
-// directory. Without it a copy of the state cannot be decrypted.
-const FileName = "keyring.key"
 
 const (
 	keyBytes = 32
@@ -40,80 +34,21 @@ const (
 
 // Keyring encrypts and decrypts. It is safe for concurrent use.
 type Keyring struct {
-	file cipher.AEAD
-	path string
+	server string // the id of this server
+	dir    string // "" if there is no data directory
 
 	mu     sync.Mutex
-	opened map[string]cipher.AEAD // by KeyID
-	fresh  []byte                 // the secret, until it is written to the file
+	pair   pair
+	fresh  bool              // pair is in no file yet
+	former []pair            // of the server whose snapshot is restored
+	sealer cipher.AEAD       // of keyring.key; nil without the file
+	opened map[string]opened // by KeyID
 }
 
-// Open reads the key file in a server's directory, or generates a key, which Check
-// writes. If dir is empty, the key exists only in memory, like all data of such a
-// server.
-func Open(dir string) (*Keyring, error) {
-	k := &Keyring{opened: map[string]cipher.AEAD{}, path: FileName}
-	var secret []byte
-	if dir != "" {
-		k.path = filepath.Join(dir, FileName)
-		var err error
-		if secret, err = read(k.path); err != nil {
-			return nil, err
-		}
-	}
-	if secret == nil {
-		secret = make([]byte, keyBytes)
-		rand.Read(secret)
-		if dir != "" {
-			k.fresh = secret
-		}
-	}
-	var err error
-	k.file, err = newAEAD(secret)
-	return k, err
-}
-
-// read returns the contents of the file, nil if it does not exist.
-func read(path string) ([]byte, error) {
-	have, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read the key of the keyring: %w", err)
-	case len(have) != keyBytes:
-		return nil, errdefs.FailedPreconditionf("%s holds %d bytes, not a key of %d; restore it from a backup, without it no variable can be read", path, len(have), keyBytes)
-	}
-	return have, nil
-}
-
-// Check verifies that the file's key sealed the root keys in the state. It must be
-// called before the first root key is created. It writes a missing file only if
-// nothing could have been sealed with it: a newly generated key would hide the fact
-// that all variables are lost without the right one.
-func (k *Keyring) Check(roots iter.Seq[*model.RootKey]) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for root := range roots {
-		if k.fresh != nil {
-			return errdefs.FailedPreconditionf("%s is missing, and the variables of this cluster cannot be read without it: restore it from a backup of this server's data directory", k.path)
-		}
-		if _, err := k.unseal(root, root.Sealed, "aes "); err != nil {
-			return err
-		}
-	}
-	if k.fresh == nil {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(k.path), 0o700); err != nil {
-		return fmt.Errorf("make the folder of the keyring: %w", err)
-	}
-	// The write must survive a power cut: without the key all variables are lost.
-	if err := durable.WriteFile(k.path, k.fresh, 0o600); err != nil {
-		return fmt.Errorf("write the key of the keyring: %w", err)
-	}
-	k.fresh = nil
-	return nil
+// opened is a root key that this server has opened.
+type opened struct {
+	secret []byte
+	cipher.AEAD
 }
 
 func newAEAD(secret []byte) (cipher.AEAD, error) {
@@ -124,19 +59,77 @@ func newAEAD(secret []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// NewKey creates an active root key.
-func (k *Keyring) NewKey(id string, now time.Time) *model.RootKey {
+// NewKey creates an active root key, which this server and those with a public key in
+// the state can open.
+func (k *Keyring) NewKey(id string, now time.Time, servers iter.Seq[*model.ServerKey]) (*model.RootKey, error) {
 	secret := make([]byte, keyBytes)
 	rand.Read(secret)
-	return &model.RootKey{
-		KeyID: id, State: model.RootKeyActive, Algorithm: model.RootKeyAlgorithm, CreateTime: now.UnixNano(),
-		Sealed: k.file.Seal(nil, nil, secret, []byte("aes "+id)),
+	root := &model.RootKey{KeyID: id, State: model.RootKeyActive, Algorithm: model.RootKeyAlgorithm, CreateTime: now.UnixNano()}
+	for _, server := range k.with(servers) {
+		w, err := wrap(id, secret, server)
+		if err != nil {
+			return nil, err
+		}
+		root.Wraps = append(root.Wraps, w)
 	}
+	return root, nil
+}
+
+// with returns the public keys of the servers and that of this one, ordered by server.
+func (k *Keyring) with(servers iter.Seq[*model.ServerKey]) []*model.ServerKey {
+	out := []*model.ServerKey{{ServerID: k.server, Public: k.Public()}}
+	for s := range servers {
+		if s.ServerID != k.server {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b *model.ServerKey) int { return cmp.Compare(a.ServerID, b.ServerID) })
+	return out
+}
+
+// Wrap returns the secret of a root key, encrypted for servers. Errors are those of Opens.
+func (k *Keyring) Wrap(root *model.RootKey, servers []*model.ServerKey) ([]model.RootKeyWrap, error) {
+	k.mu.Lock()
+	o, err := k.open(root)
+	k.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	var out []model.RootKeyWrap
+	for _, s := range servers {
+		w, err := wrap(root.KeyID, o.secret, s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// Unseal returns the signing key of a root key that is sealed with keyring.key, encrypted
+// with the root key's secret; nil if it has none.
+func (k *Keyring) Unseal(root *model.RootKey) (secretRSA []byte, err error) {
+	if len(root.SealedRSA) == 0 {
+		return root.SecretRSA, nil
+	}
+	private, err := k.signing(root)
+	if err != nil {
+		return nil, err
+	}
+	a, err := k.aead(root)
+	if err != nil {
+		return nil, err
+	}
+	return a.Seal(nil, nil, private, []byte("rsa "+root.KeyID)), nil
 }
 
 // WithSigningKey returns the root key with an RSA key, which takes about 100 ms of
 // processor time to generate.
 func (k *Keyring) WithSigningKey(root *model.RootKey) (*model.RootKey, error) {
+	a, err := k.aead(root)
+	if err != nil {
+		return nil, err
+	}
 	pair, err := rsa.GenerateKey(rand.Reader, rsaBits)
 	if err != nil {
 		return nil, fmt.Errorf("make a signing key: %w", err)
@@ -150,13 +143,13 @@ func (k *Keyring) WithSigningKey(root *model.RootKey) (*model.RootKey, error) {
 		return nil, fmt.Errorf("encode a signing key: %w", err)
 	}
 	out := *root
-	out.SealedRSA, out.PublicRSA = k.file.Seal(nil, nil, private, []byte("rsa "+root.KeyID)), public
+	out.SecretRSA, out.PublicRSA = a.Seal(nil, nil, private, []byte("rsa "+root.KeyID)), public
 	return &out, nil
 }
 
 // SigningKey returns the RSA key of a root key that has one.
 func (k *Keyring) SigningKey(root *model.RootKey) (*rsa.PrivateKey, error) {
-	plain, err := k.unseal(root, root.SealedRSA, "rsa ")
+	plain, err := k.signing(root)
 	if err != nil {
 		return nil, err
 	}
@@ -171,29 +164,53 @@ func (k *Keyring) SigningKey(root *model.RootKey) (*rsa.PrivateKey, error) {
 	return pair, nil
 }
 
-func (k *Keyring) unseal(root *model.RootKey, sealed []byte, purpose string) ([]byte, error) {
-	plain, err := k.file.Open(nil, nil, sealed, []byte(purpose+root.KeyID))
+func (k *Keyring) signing(root *model.RootKey) ([]byte, error) {
+	if len(root.SealedRSA) > 0 {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.unseal(root, root.SealedRSA, "rsa ")
+	}
+	a, err := k.aead(root)
 	if err != nil {
-		return nil, errdefs.FailedPreconditionf("the root key %s was sealed with another key than that of %s; restore the file of the server that made it, without it no variable can be read", root.KeyID, k.path)
+		return nil, err
+	}
+	plain, err := a.Open(nil, nil, root.SecretRSA, []byte("rsa "+root.KeyID))
+	if err != nil {
+		return nil, errdefs.Internalf("the signing key of %s does not open with it: it is damaged", root.KeyID)
 	}
 	return plain, nil
+}
+
+// Opens returns nil if this server can open the root key. Unavailable: other servers can,
+// and the leader has not given it to this one yet. FailedPrecondition: the key file with
+// which it opens is not here.
+func (k *Keyring) Opens(root *model.RootKey) error {
+	_, err := k.aead(root)
+	return err
+}
+
+// open opens a root key. The caller holds mu.
+func (k *Keyring) open(root *model.RootKey) (opened, error) {
+	if o, ok := k.opened[root.KeyID]; ok {
+		return o, nil
+	}
+	secret, err := k.secret(root)
+	if err != nil {
+		return opened{}, err
+	}
+	o := opened{secret: secret}
+	if o.AEAD, err = newAEAD(secret); err != nil {
+		return opened{}, err
+	}
+	k.opened[root.KeyID] = o
+	return o, nil
 }
 
 func (k *Keyring) aead(root *model.RootKey) (cipher.AEAD, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if a := k.opened[root.KeyID]; a != nil {
-		return a, nil
-	}
-	secret, err := k.unseal(root, root.Sealed, "aes ")
-	if err != nil {
-		return nil, err
-	}
-	a, err := newAEAD(secret)
-	if err == nil {
-		k.opened[root.KeyID] = a
-	}
-	return a, err
+	o, err := k.open(root)
+	return o.AEAD, err
 }
 
 // bound returns the data that binds a ciphertext to its variable: it cannot be

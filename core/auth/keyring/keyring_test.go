@@ -26,14 +26,23 @@ import (
 
 func open(t *testing.T, dir string) *keyring.Keyring {
 	t.Helper()
-	k, err := keyring.Open(dir)
+	k, err := keyring.Open(dir, "s1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Check(slices.Values([]*model.RootKey(nil))); err != nil {
+	if err := k.Check(slices.Values([]*model.RootKey(nil)), nil); err != nil {
 		t.Fatal(err)
 	}
 	return k
+}
+
+func newKey(t *testing.T, k *keyring.Keyring, servers ...*model.ServerKey) *model.RootKey {
+	t.Helper()
+	root, err := k.NewKey("k1", time.Now(), slices.Values(servers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
 }
 
 func sealed(t *testing.T, k *keyring.Keyring, root *model.RootKey, items map[string]string) *model.Variable {
@@ -48,7 +57,7 @@ func sealed(t *testing.T, k *keyring.Keyring, root *model.RootKey, items map[str
 func TestItemsOpenAgainAfterARestartOfTheServer(t *testing.T) {
 	dir := t.TempDir()
 	k := open(t, dir)
-	root := k.NewKey("k1", time.Now())
+	root := newKey(t, k)
 	items := map[string]string{"password": "hunter2"}
 	v := sealed(t, k, root, items)
 	got, err := open(t, dir).OpenItems(root, v)
@@ -59,7 +68,7 @@ func TestItemsOpenAgainAfterARestartOfTheServer(t *testing.T) {
 
 func TestNothingThatIsStoredHoldsTheSecret(t *testing.T) {
 	k := open(t, t.TempDir())
-	root := k.NewKey("k1", time.Now())
+	root := newKey(t, k)
 	v := sealed(t, k, root, map[string]string{"password": "hunter2hunter2"})
 	if bytes.Contains(v.Data, []byte("hunter2")) || bytes.Contains(v.Data, []byte("password")) {
 		t.Fatal("the stored bytes hold the item as it is")
@@ -68,16 +77,16 @@ func TestNothingThatIsStoredHoldsTheSecret(t *testing.T) {
 
 func TestWithoutTheFileOfTheServerNothingOpens(t *testing.T) {
 	k := open(t, t.TempDir())
-	root := k.NewKey("k1", time.Now())
+	root := newKey(t, k)
 	v := sealed(t, k, root, map[string]string{"a": "b"})
-	if _, err := open(t, t.TempDir()).OpenItems(root, v); !errdefs.IsFailedPrecondition(err) {
+	if _, err := open(t, t.TempDir()).OpenItems(root, v); !errdefs.IsUnavailable(err) {
 		t.Fatalf("another server opened it: %v", err)
 	}
 }
 
 func TestBytesOfAVariableOpenNowhereElse(t *testing.T) {
 	k := open(t, "")
-	root := k.NewKey("k1", time.Now())
+	root := newKey(t, k)
 	for _, move := range []func(*model.Variable){
 		func(v *model.Variable) { v.Path = "a/c" },
 		func(v *model.Variable) { v.Namespace = "dev" },
@@ -102,25 +111,26 @@ func TestTheKeyFileIsForItsOwnerOnlyAndADamagedOneIsRefused(t *testing.T) {
 	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keyring.Open(dir); !errdefs.IsFailedPrecondition(err) {
+	if _, err := keyring.Open(dir, "s1"); !errdefs.IsFailedPrecondition(err) {
 		t.Fatalf("a damaged file was taken: %v", err)
 	}
 }
 
-func TestAMissingOrWrongKeyFileIsRefusedOnceItHasSealedSomething(t *testing.T) {
+func TestAMissingOrWrongKeyFileIsRefusedOnceTheClusterKnowsItsKey(t *testing.T) {
 	dir := t.TempDir()
-	roots := slices.Values([]*model.RootKey{open(t, dir).NewKey("k1", time.Now())})
+	first := open(t, dir)
+	roots, known := slices.Values([]*model.RootKey{newKey(t, first)}), first.Server()
 	file := filepath.Join(dir, keyring.FileName)
 	right, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func() error {
-		k, err := keyring.Open(dir)
+		k, err := keyring.Open(dir, "s1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return k.Check(roots)
+		return k.Check(roots, known)
 	}
 	if err := check(); err != nil {
 		t.Error(err)
@@ -136,23 +146,57 @@ func TestAMissingOrWrongKeyFileIsRefusedOnceItHasSealedSomething(t *testing.T) {
 			t.Fatal("another one was made in its place")
 		}
 	}
-	if err := os.WriteFile(file, bytes.Repeat([]byte("x"), len(right)), 0o600); err != nil {
+	other := t.TempDir()
+	open(t, other)
+	wrong, err := os.ReadFile(filepath.Join(other, keyring.FileName))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := check(); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "restore the file") {
-		t.Errorf("with another file: %v", err)
+	for text, want := range map[string]string{string(wrong): "is not the key pair that this cluster knows", string(right): ""} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := check(); want == "" && err != nil || want != "" && (!errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("want %q: %v", want, err)
+		}
 	}
-	if err := os.WriteFile(file, right, 0o600); err != nil {
+}
+
+func TestEveryServerOpensTheRootKeyThatIsEncryptedForItAndNoOther(t *testing.T) {
+	one, two, three := open(t, t.TempDir()), open(t, t.TempDir()), open(t, t.TempDir())
+	second, third := two.Server(), three.Server()
+	second.ServerID, third.ServerID = "s2", "s3"
+	root := newKey(t, one, second)
+	v := sealed(t, one, root, map[string]string{"a": "b"})
+	if items, err := two.OpenItems(root, v); err != nil || items["a"] != "b" {
+		t.Errorf("the second server: %v, %v", items, err)
+	}
+	if _, err := three.OpenItems(root, v); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "has not received") {
+		t.Errorf("the third server: %v", err)
+	}
+	more, err := two.Wrap(root, []*model.ServerKey{third})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := check(); err != nil {
-		t.Error(err)
+	moved := *root
+	moved.KeyID, moved.Wraps = "k2", more
+	if err := three.Opens(&moved); err == nil {
+		t.Error("a secret opens as that of another root key")
+	}
+	root.Wraps = append(root.Wraps, more...)
+	if items, err := three.OpenItems(root, v); err != nil || items["a"] != "b" {
+		t.Errorf("the third server, when it has received it: %v, %v", items, err)
+	}
+	for _, w := range root.Wraps {
+		if bytes.Contains(w.Secret, v.Data[:8]) || len(w.Secret) < 64 {
+			t.Errorf("%+v", w)
+		}
 	}
 }
 
 func TestThePublishedKeyVerifiesWhatTheSigningKeySigns(t *testing.T) {
 	k := open(t, "")
-	root, err := k.WithSigningKey(k.NewKey("k1", time.Now()))
+	root, err := k.WithSigningKey(newKey(t, k))
 	if err != nil {
 		t.Fatal(err)
 	}

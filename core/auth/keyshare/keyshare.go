@@ -1,0 +1,260 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package keyshare brings the secrets of root keys to every server of the cluster. Each
+// server announces its public key to the leader (Keeper). The leader stores it, adds the
+// secrets encrypted for it, and removes those of servers that are no longer members
+// (Sharer). How an announcement reaches the leader it is told; what encrypts and decrypts
+// is core/auth/keyring. core/server composes it.
+package keyshare
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/auth/keyring"
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/propose"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// needs is the capability level of the commands.
+const needs = 2
+
+// period is how often the members are looked at, which are not in state, and how long
+// after a failure the next attempt is made.
+const period = 2 * time.Second
+
+// timeout limits one write or announcement.
+const timeout = 10 * time.Second
+
+// Sharer does the leader's part.
+type Sharer struct {
+	Store *state.Store
+	Log   propose.Log
+	Ring  *keyring.Keyring
+	// Members returns the ids of the servers in the raft configuration.
+	Members func() ([]string, error)
+	// Transfer makes another server the leader. It is called if this one cannot open a
+	// root key that the other can.
+	Transfer func(ctx context.Context, serverID string) error
+	Logger   hclog.Logger
+
+	handing time.Time // when this server may next hand its lead over; zero while it can open all root keys
+}
+
+// A leader that cannot open all root keys waits for patience before it hands its lead over,
+// and for pause before it tries again: writes stand still meanwhile, and the server that
+// has the keys may be the one that was lost.
+const (
+	patience = 5 * time.Second
+	pause    = time.Minute
+)
+
+// Run keeps the secrets of all servers complete until ctx ends.
+func (s *Sharer) Run(ctx context.Context) { every(ctx, s.Store, s.Logger, s.Once) }
+
+// every calls do at each change of the keys in state, and every period.
+func every(ctx context.Context, store *state.Store, logger hclog.Logger, do func(context.Context) error) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	last := ""
+	for {
+		watching, stop := context.WithCancel(ctx)
+		changed := store.Watch(watching, state.Key{Table: state.TableRootKeys}, state.Key{Table: state.TableServerKeys}, state.Key{Table: state.TableCluster})
+		err := do(ctx)
+		if ctx.Err() == nil && err != nil && err.Error() != last {
+			logger.Warn("the keyring is not complete; it is tried again", "error", err)
+			last = err.Error()
+		}
+		if err == nil {
+			last = ""
+		} else {
+			changed = nil // after a failure only the period counts
+		}
+		select {
+		case <-changed:
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// Once makes one step. There is no further one to make if it changes nothing.
+func (s *Sharer) Once(ctx context.Context) error {
+	view := s.Store.View()
+	if view.Level() < needs {
+		return nil
+	}
+	members, err := s.Members()
+	if err != nil {
+		return err
+	}
+	commands, err := Next(view, s.Ring, members)
+	if err != nil {
+		return s.handOver(ctx, view, members, err)
+	}
+	s.handing = time.Time{}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for _, c := range commands {
+		_, err := propose.Commands(ctx, s.Log, c)
+		if errdefs.IsAborted(err) || errdefs.IsNotFound(err) {
+			return nil // the state has changed meanwhile, which leads here again
+		}
+		if err != nil {
+			return fmt.Errorf("give the servers the root keys: %w", err)
+		}
+	}
+	return nil
+}
+
+// handOver makes a server the leader that can open all root keys, after this one could not.
+func (s *Sharer) handOver(ctx context.Context, view *state.View, members []string, why error) error {
+	switch now := time.Now(); {
+	case !errdefs.IsUnavailable(why):
+		return why
+	case s.handing.IsZero():
+		s.handing = now.Add(patience)
+		return why
+	case now.Before(s.handing):
+		return why
+	default:
+		s.handing = now.Add(pause)
+	}
+	for key := range view.ServerKeys() {
+		if !slices.Contains(members, key.ServerID) || bytes.Equal(key.Public, s.Ring.Public()) {
+			continue
+		}
+		able := true
+		for root := range view.RootKeys() {
+			able = able && root.WrapFor(key.Public) != nil
+		}
+		if able {
+			s.Logger.Info("this server leads and has not received all root keys; another one that has is to lead", "server", key.ServerID)
+			return s.Transfer(ctx, key.ServerID)
+		}
+	}
+	return why
+}
+
+// Next returns the commands that bring the keys in state nearer to what they should be, in
+// order: this server's public key, the secrets that are missing, and, when this server can
+// open all, the removal of servers that are no longer members. The error is that of
+// keyring.Opens.
+func Next(view *state.View, ring *keyring.Keyring, members []string) ([]fsm.Command, error) {
+	own := ring.Server()
+	if !slices.Contains(members, own.ServerID) {
+		return nil, nil // it has been removed, or the configuration is not known yet
+	}
+	if known := view.ServerKeyByID(own.ServerID); known == nil || !bytes.Equal(known.Public, own.Public) {
+		return []fsm.Command{&fsm.UpsertServerKey{Key: own, Replace: true}}, nil
+	}
+	var present []*model.ServerKey
+	var out []fsm.Command
+	for key := range view.ServerKeys() {
+		if slices.Contains(members, key.ServerID) {
+			present = append(present, key)
+		}
+	}
+	for root := range view.RootKeys() {
+		missing := slices.DeleteFunc(slices.Clone(present), func(key *model.ServerKey) bool { return root.WrapFor(key.Public) != nil })
+		if len(missing) == 0 && len(root.Sealed) == 0 {
+			continue
+		}
+		c, err := wrap(ring, root, missing, present)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	for key := range view.ServerKeys() {
+		if !slices.Contains(members, key.ServerID) {
+			out = append(out, &fsm.DeleteServerKey{ServerID: key.ServerID})
+		}
+	}
+	return out, nil
+}
+
+func wrap(ring *keyring.Keyring, root *model.RootKey, missing, present []*model.ServerKey) (fsm.Command, error) {
+	c := &fsm.WrapRootKey{KeyID: root.KeyID, Index: root.ModifyIndex}
+	var err error
+	if len(root.Sealed) > 0 {
+		c.Unseal, missing = true, present
+		if c.SecretRSA, err = ring.Unseal(root); err != nil {
+			return nil, err
+		}
+	}
+	c.Wraps, err = ring.Wrap(root, missing)
+	return c, err
+}
+
+// Accept stores the public key of a server that announces it; the leader calls it. Conflict:
+// the cluster knows another public key of this server. Unavailable: the server is not a
+// member yet, or the level of the cluster is too low.
+func (s *Sharer) Accept(ctx context.Context, key *model.ServerKey) error {
+	if err := keyring.CheckPublic(key); err != nil {
+		return err
+	}
+	members, err := s.Members()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(members, key.ServerID) {
+		return errdefs.Unavailablef("server %s is not a member of this cluster yet", key.ServerID)
+	}
+	_, err = propose.Commands(ctx, s.Log, &fsm.UpsertServerKey{Key: key})
+	return err
+}
+
+// Keeper does the part of every server: it announces its public key, and removes the key
+// file of an earlier release when it is not needed any more.
+type Keeper struct {
+	Store *state.Store
+	Ring  *keyring.Keyring
+	// Announce brings the public key to the leader: see Sharer.Accept.
+	Announce func(ctx context.Context, key *model.ServerKey) error
+	Logger   hclog.Logger
+}
+
+// Run runs until ctx ends.
+func (k *Keeper) Run(ctx context.Context) { every(ctx, k.Store, k.Logger, k.Once) }
+
+// Once announces the public key if the state does not have it.
+func (k *Keeper) Once(ctx context.Context) error {
+	view, own := k.Store.View(), k.Ring.Server()
+	if view.Level() < needs {
+		return nil
+	}
+	known := view.ServerKeyByID(own.ServerID)
+	if err := k.Ring.Check(view.RootKeys(), known); err != nil {
+		return err
+	}
+	if known == nil {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		if err := k.Announce(ctx, own); err != nil {
+			return fmt.Errorf("announce the public key of this server: %w", err)
+		}
+		return nil
+	}
+	removed, err := k.Ring.Forget(view.RootKeys())
+	if removed {
+		k.Logger.Info("all root keys are encrypted for the key pairs of the servers, so " + keyring.SealName + " was removed; to restore a snapshot from before, put it back from a backup")
+	}
+	return err
+}
