@@ -85,9 +85,9 @@ func (s *session) listPlaced(ctx context.Context, evalID string) error {
 	return nil
 }
 
-// watchDeployment shows the progress of a deployment until it ends. On a terminal it
-// redraws the table in place; elsewhere it prints the table after each change. It
-// draws at most once per pause.
+// watchDeployment shows the progress of a deployment until it ends, and that of starts that
+// take long. On a terminal it redraws the table in place; elsewhere it prints the table after
+// each change, and a line about starts every few seconds. It draws at most once per pause.
 func (s *session) watchDeployment(ctx context.Context, id string, pause time.Duration) error {
 	s.step("Monitoring deployment %q", s.id(id))
 	view := &deploymentView{session: s}
@@ -97,7 +97,12 @@ func (s *session) watchDeployment(ctx context.Context, id string, pause time.Dur
 		if err != nil {
 			return err
 		}
-		view.draw(d)
+		starting := awaitsStarts(d)
+		var starts []string
+		if starting {
+			starts = s.startsOf(ctx, id)
+		}
+		view.draw(d, starts)
 		if !d.Active() {
 			return s.deploymentResult(d)
 		}
@@ -110,6 +115,9 @@ func (s *session) watchDeployment(ctx context.Context, id string, pause time.Dur
 			return nil
 		}
 		q.WaitIndex, q.WaitTime = meta.Index, 5*time.Second
+		if starting {
+			q.WaitTime = startsPause
+		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -149,9 +157,10 @@ type deploymentView struct {
 	*session
 	lines int    // lines of the last drawing
 	last  string // text of the last drawing
+	told  startsTold
 }
 
-func (v *deploymentView) draw(d *model.Deployment) {
+func (v *deploymentView) draw(d *model.Deployment, starts []string) {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
 		g := d.TaskGroups[name]
@@ -162,6 +171,11 @@ func (v *deploymentView) draw(d *model.Deployment) {
 		lines = append(lines, fmt.Sprintf("    %s: desired %d, placed %d, healthy %d, unhealthy %d%s", name, g.DesiredTotal, g.PlacedAllocs, g.HealthyAllocs, g.UnhealthyAllocs, canaries))
 	}
 	lines = append(lines, "    "+d.Status+": "+d.StatusDescription)
+	if v.Terminal {
+		lines = append(lines, starts...)
+	} else if v.told.due(starts, time.Now()) {
+		v.printf("%s", strings.Join(starts, "\n"))
+	}
 	text := strings.Join(lines, "\n")
 	if text == v.last {
 		return
