@@ -4,9 +4,11 @@
 package plugins_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -169,4 +171,42 @@ func TestAPluginInPythonRunsAJob(t *testing.T) {
 	}
 	a.Must("job", "stop", "-detach", "python-example")
 	a.Await("python-example", "complete", 1)
+
+	a.Must("operator", "scheduler", "set-config", "-memory-oversubscription=true")
+	a.Must("job", "run", "-detach", a.Write("limited.nomad.hcl", 0o600, limitedPython))
+	limited := a.Await("limited", "running", 1)[0]
+	a.Eventually(20*time.Second, "the task has one core and memory_max", func() bool {
+		out, _ := a.CLI("alloc", "logs", limited.ID)
+		return regexp.MustCompile(`(?m)^Cpus_allowed_list:\s*\d+$`).MatchString(out) && strings.Contains(out, fmt.Sprint("limit=", 64<<20))
+	})
+	path := a.Write("empty.nomad.hcl", 0o600, strings.Replace(limitedPython, `"/bin/sh"`, `" "`, 1))
+	if out, code := a.CLI("job", "validate", path); code != 1 || !strings.Contains(out, "empty.nomad.hcl:6,9-16") || !strings.Contains(out, "config.command: is empty; name the program to run") {
+		t.Errorf("job validate of an empty command: exit code %d\n%s", code, out)
+	}
 }
+
+// limitedPython prints what limits its task has.
+const limitedPython = `job "limited" {
+  group "g" {
+    task "t" {
+      driver = "python"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", <<-EOS
+          grep Cpus_allowed_list /proc/self/status
+          for f in /sys/fs/cgroup/memory$(sed -n s/.*:memory://p /proc/self/cgroup)/memory.limit_in_bytes /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/memory.max; do
+            [ -r $f ] && echo limit=$(cat $f)
+          done
+          sleep 3600
+        EOS
+        ]
+      }
+      resources {
+        cores      = 1
+        memory     = 32
+        memory_max = 64
+      }
+    }
+  }
+}
+`

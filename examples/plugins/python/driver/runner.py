@@ -72,6 +72,18 @@ def copy(fd, log):
             pass  # dropped, because the disk is full or the directory is gone
 
 
+def enter(cgroup):
+    """Returns what a new process does first: it enters its task's cgroup, which has the
+    limits of the task (memory, memory_max, cpu and cores)."""
+
+    def child():
+        for folder in cgroup:
+            with open(os.path.join(folder, "cgroup.procs"), "w") as f:
+                f.write("0")  # the writer itself
+
+    return child
+
+
 def say(**first):
     """Reports the result of the start to the driver, which reads one message."""
     os.write(1, (json.dumps(first) + "\n").encode())
@@ -105,8 +117,9 @@ def run(orders):
         to = subprocess.PIPE if logs else subprocess.DEVNULL
         # restore_signals restores the signals that Python ignores (SIGPIPE).
         task = subprocess.Popen(spec["command"], env=spec["env"], cwd=spec["dir"], stdin=subprocess.DEVNULL,
-                                stdout=to, stderr=to, start_new_session=True, restore_signals=True)
-    except OSError as e:
+                                stdout=to, stderr=to, start_new_session=True, restore_signals=True,
+                                preexec_fn=enter(spec["cgroup"]))
+    except (OSError, subprocess.SubprocessError) as e:
         say(error=str(e))
         return 1
     first = {"pid": task.pid, "at": time.time()}

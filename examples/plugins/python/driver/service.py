@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -31,6 +32,26 @@ TASK_SCHEMA = {"attributes": [
     {"name": "command", "type": "string", "required": True, "description": "the program to run"},
     {"name": "args", "type": "list(string)", "description": "its arguments"},
 ]}
+
+
+def check(asked):
+    """What is wrong with a config that a schema cannot express. Used before a job is
+    registered and by the start, so that both decide the same."""
+    found = []
+    if not asked.get("command", "").strip():
+        found.append(pb.Diagnostic(path="config.command", severity="error", summary="is empty", cure="name the program to run"))
+    return found
+
+
+def decode(config):
+    """A config block as the agent has checked it against the schema."""
+    asked = json.loads(config)
+    if not isinstance(asked, dict):
+        raise ValueError("it is no object")
+    known = {a["name"] for a in TASK_SCHEMA["attributes"]}
+    if not set(asked) <= known:
+        raise ValueError(f"unknown attributes {sorted(set(asked) - known)}")
+    return asked
 
 
 def folder_of(alloc_dir, task_id):
@@ -85,8 +106,8 @@ class Driver(driver_pb2_grpc.DriverServicer):
 
     async def Drivers(self, request, context):
         can = pb.Capabilities(send_signals=True, exec=True, fs_isolation="none", network_modes=["host"],
-                              ignores=["user", "resources.cores", "resources.memory_max"])
-        info = pb.Info(name=NAME, capabilities=can, config_schema=json.dumps(CONFIG_SCHEMA).encode(),
+                              ignores=["user"], host_cgroup="limited")  # the host enforces the task's resources: see runner.py
+        info = pb.Info(name=NAME, capabilities=can, features=["validate_task"], config_schema=json.dumps(CONFIG_SCHEMA).encode(),
                        task_config_schema=json.dumps(TASK_SCHEMA).encode())
         return pb.DriversResponse(drivers=[info])
 
@@ -119,16 +140,21 @@ class Driver(driver_pb2_grpc.DriverServicer):
         state = json.dumps({"folder": folder, "pid": task.pid, "started": task.started}).encode()
         return pb.StartTaskResponse(handle=pb.Handle(task_id=config.id, version=HANDLE_VERSION, state=state))
 
-    async def config(self, config, context):
-        """Decodes the task's config block. The agent has checked it against the schema;
-        if it is invalid nevertheless, it is rejected and not retried."""
-        known = {a["name"] for a in TASK_SCHEMA["attributes"]}
+    async def ValidateTask(self, request, context):
+        """The config may lack what only a start knows."""
         try:
-            asked = json.loads(config.driver_config)
-            if not set(asked) <= known:
-                raise ValueError(f"unknown attributes {sorted(set(asked) - known)}")
+            return pb.ValidateTaskResponse(diagnostics=check(decode(request.driver_config)))
+        except (ValueError, TypeError, AttributeError) as e:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the config cannot be used: {e}")
+
+    async def config(self, config, context):
+        """Decodes the task's config block. If it is invalid, it is rejected and not retried."""
+        try:
+            asked = decode(config.driver_config)
+            for f in check(asked):
+                raise ValueError(f"{f.path} {f.summary}; {f.cure}")
             command = [asked["command"], *asked.get("args", [])]
-        except (ValueError, KeyError, TypeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the config cannot be used: {e}")
         found = shutil.which(command[0], path=config.env.get("PATH", ""))
         if not found:
@@ -140,7 +166,8 @@ class Driver(driver_pb2_grpc.DriverServicer):
         os.mkfifo(os.path.join(folder, "alive"), 0o600)
         spec = {"command": command, "env": dict(config.env), "dir": config.task_dir, "discard": config.logs.disabled,
                 "stdout": config.logs.stdout_path, "stderr": config.logs.stderr_path,
-                "max_files": config.logs.max_files, "max_mb": config.logs.max_file_size_mb}
+                "max_files": config.logs.max_files, "max_mb": config.logs.max_file_size_mb,
+                "cgroup": sorted(set(config.cgroup.dirs.values()))}  # none where the machine cannot have one
         # The runner renames this file to spec.json before it starts the task. Its name is
         # never used again, so if the file is removed first, no runner starts anything.
         orders = os.path.join(folder, "start-" + secrets.token_hex(16))
@@ -312,8 +339,9 @@ class Driver(driver_pb2_grpc.DriverServicer):
         try:
             command = await asyncio.create_subprocess_exec(
                 *start.command, cwd=spec["dir"], env=spec["env"], start_new_session=True, stdin=asyncio.subprocess.PIPE,
+                preexec_fn=runner.enter(spec["cgroup"]),
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
-        except OSError as e:
+        except (OSError, subprocess.SubprocessError) as e:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"run {start.command[0]!r}: {e}")
         answers = asyncio.Queue(maxsize=16)
         feed = asyncio.ensure_future(self.feed(requests, command))
