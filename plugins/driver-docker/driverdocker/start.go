@@ -27,6 +27,9 @@ func (d *Driver) StartTask(ctx context.Context, tc *driver.TaskConfig) (*driver.
 	if x == nil {
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: the driver has no config yet", tc.ID)
 	}
+	if _, err := c.pullLimit(agent); err != nil { // also if the image is there
+		return nil, nil, err
+	}
 	if err := d.learnNode(tc.NodeID); err != nil {
 		return nil, nil, err
 	}
