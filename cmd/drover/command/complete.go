@@ -18,6 +18,7 @@ import (
 
 	"github.com/posener/complete"
 
+	"github.com/drover-project/drover/cmd/drover/scaffold"
 	"github.com/drover-project/drover/core/api/client"
 )
 
@@ -25,8 +26,9 @@ import (
 // waits for the completion.
 const completeWithin = 2 * time.Second
 
-// flagValues says what the values of a flag are: a search context or takesFiles.
-var flagValues = map[string]string{"namespace": "namespaces", "job": "jobs", "node-id": "nodes", "node": "nodes", "node-pool": "node_pools", "alloc": "allocs",
+// flagValues says what the values of a flag are: a search context, takesFiles, or the words
+// that it may have in an offline command.
+var flagValues = map[string]string{"lang": strings.Join(scaffold.Langs, " "), "namespace": "namespaces", "job": "jobs", "node-id": "nodes", "node": "nodes", "node-pool": "node_pools", "alloc": "allocs",
 	"var-file": takesFiles, "config": takesFiles, "dir": takesFiles, "replace": takesFiles, "task-config": takesFiles, "ca-cert": takesFiles, "ca-path": takesFiles, "client-cert": takesFiles, "client-key": takesFiles}
 
 // AutocompleteFlags implements cli.CommandAutocomplete.

@@ -17,13 +17,15 @@ var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 
 func pluginNew() spec {
 	return spec{
-		usage: "plugin new [options] <name>", synopsis: "Writes the skeleton of a plugin: a Go module that builds, runs and passes the checks of its contract", min: 1, max: 1, offline: true,
-		help: "The module has the plugin, a test that checks it against every rule of its contract, a Makefile, a README,\n" +
-			"an example job and an agent configuration. Replace the example's behaviour with your own.",
+		usage: "plugin new [options] <name>", synopsis: "Writes the skeleton of a plugin that builds, runs and passes the checks of its contract", min: 1, max: 1, offline: true,
+		help: "In Go it is a module with the plugin, a test that checks it against every rule of its contract, a Makefile, a\n" +
+			"README, an example job and an agent configuration. With -lang python it is a driver with a Makefile, a README, an\n" +
+			"example job and the contract's .proto files. Replace the example's behaviour with your own.",
 		setup: func(fs *flag.FlagSet) run {
 			var o scaffold.Options
 			fs.StringVar(&o.Kind, "kind", "driver", "Kind of the plugin: "+strings.Join(scaffold.Kinds, ", ")+".")
-			fs.StringVar(&o.Dir, "dir", ".", "Directory in which the module's directory is created.")
+			fs.StringVar(&o.Lang, "lang", "go", "Language of the plugin: "+strings.Join(scaffold.Langs, ", ")+". Only drivers can be in python.")
+			fs.StringVar(&o.Dir, "dir", ".", "Directory in which the plugin's directory is created.")
 			fs.StringVar(&o.Module, "module", "", "Module path, such as example.org/you/name; the name of the plugin by default.")
 			fs.StringVar(&o.Replace, "replace", "", "Path of a Drover checkout to build with, instead of a release.")
 			return func(_ context.Context, s *session, args []string) error {
@@ -40,6 +42,9 @@ func pluginNew() spec {
 				}
 				s.printf("\nNext:\n  cd %s", dir)
 				switch {
+				case o.Lang == "python":
+					s.printf("  make check   builds the plugin and checks it against every rule of its contract\n  make run     starts an agent with the plugin")
+					return nil
 				case o.Replace != "":
 				case o.Release != "":
 					s.printf("  go mod tidy")

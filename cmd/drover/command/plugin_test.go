@@ -207,3 +207,24 @@ func TestAnUpgradeIsCompletedWithPluginsAndFiles(t *testing.T) {
 		}
 	}
 }
+
+func TestTheLanguageOfANewPluginIsCompletedAndAnUnknownOneRefusedByName(t *testing.T) {
+	c, err := command.All(command.IO{Env: map[string]string{}, Context: t.Context()})["plugin new"]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	completed, ok := c.(cli.CommandAutocomplete)
+	if !ok {
+		t.Fatal("the command cannot be completed")
+	}
+	if got := completed.AutocompleteFlags()["-lang"].Predict(complete.Args{}); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"go", "python"}) {
+		t.Errorf("-lang is completed with %q", got)
+	}
+	dir := t.TempDir()
+	if r := newFake(t, nil).at(t, nil, "plugin", "new", "-lang", "rust", "-dir", dir, "mine"); r.code != 1 || !strings.Contains(r.err, `unknown language "rust"; the known ones are go, python`) {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+	if r := newFake(t, nil).at(t, nil, "plugin", "new", "-lang", "python", "-dir", dir, "mine"); r.code != 0 || !strings.Contains(r.out, "driver/service.py") || !strings.Contains(r.out, "make check") || strings.Contains(r.out, "go mod tidy") {
+		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
+	}
+}

@@ -1,8 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package scaffold writes the skeleton of a plugin: a Go module that builds, runs
-// under an agent and passes the checks of its contract. It owns the templates.
+// Package scaffold writes the skeleton of a plugin: a Go module, or a driver in Python, that
+// builds, runs under an agent and passes the checks of its contract. It owns the templates.
 // cmd/drover/command imports it.
 package scaffold
 
@@ -31,6 +31,12 @@ var templates embed.FS
 // Kinds lists the kinds of plugins that can be generated.
 var Kinds = []string{"driver", "device", "stats"}
 
+// Langs lists the languages in which plugins can be generated. Only drivers can be in
+// another one than Go.
+var Langs = []string{"go", langPython}
+
+const langPython = "python"
+
 // sdkModule is the module of the SDK.
 const sdkModule = "github.com/drover-project/drover/sdk"
 
@@ -40,6 +46,8 @@ type Options struct {
 	// collector in it.
 	Name string
 	Kind string
+	// Lang is one of Langs; empty means Go.
+	Lang string
 	// Dir is the directory in which the module's directory, called Name, is created.
 	Dir string
 	// Module is the path of the new module. It defaults to Name.
@@ -73,11 +81,8 @@ func Write(o Options) (dir string, files []string, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	made, err := render(d)
+	made, err := o.files(d)
 	if err != nil {
-		return "", nil, err
-	}
-	if err := o.module(d, made); err != nil {
 		return "", nil, err
 	}
 	dir = filepath.Join(o.Dir, o.Name)
@@ -98,12 +103,41 @@ func Write(o Options) (dir string, files []string, err error) {
 	return dir, files, nil
 }
 
+// files returns the files of the plugin by name.
+func (o *Options) files(d data) (map[string][]byte, error) {
+	if o.Lang == langPython {
+		return pythonFiles(o.Name)
+	}
+	made, err := render(d)
+	if err != nil {
+		return nil, err
+	}
+	return made, o.module(d, made)
+}
+
+func (o *Options) checkLang() error {
+	switch {
+	case o.Lang == "" || o.Lang == "go":
+		return nil
+	case !slices.Contains(Langs, o.Lang):
+		return errdefs.InvalidArgumentf("unknown language %q; the known ones are %s", o.Lang, strings.Join(Langs, ", "))
+	case o.Kind != "driver":
+		return errdefs.InvalidArgumentf("a plugin of kind %q can be generated in go only; in %s there are drivers", o.Kind, o.Lang)
+	case o.Module != "" || o.Replace != "":
+		return errdefs.InvalidArgumentf("-module and -replace are for plugins in go, not in %s", o.Lang)
+	}
+	return nil
+}
+
 func (o *Options) check() (data, error) {
 	if !names.MatchString(o.Name) || len(o.Name) > 60 {
 		return data{}, errdefs.InvalidArgumentf("%q is not a valid plugin name; use lower case letters, digits and single - or _, beginning with a letter", o.Name)
 	}
 	if !slices.Contains(Kinds, o.Kind) {
 		return data{}, errdefs.InvalidArgumentf("unknown kind %q; the known kinds are %s", o.Kind, strings.Join(Kinds, ", "))
+	}
+	if err := o.checkLang(); err != nil {
+		return data{}, err
 	}
 	if o.Module == "" {
 		o.Module = o.Name

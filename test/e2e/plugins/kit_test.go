@@ -134,7 +134,8 @@ func TestPluginCheckSaysByItsExitCodeWhatCameOfIt(t *testing.T) {
 	}
 }
 
-// TestAPluginInPythonRunsAJob builds the example that uses none of our Go code.
+// TestAPluginInPythonRunsAJob builds what `drover plugin new -lang python` makes of the
+// example that uses none of our Go code.
 func TestAPluginInPythonRunsAJob(t *testing.T) {
 	const python = "/usr/bin/python3"
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import grpc.aio, grpc_tools").CombinedOutput(); err != nil {
@@ -142,14 +143,8 @@ func TestAPluginInPythonRunsAJob(t *testing.T) {
 	}
 	a := newAgent(t)
 	source, executable := filepath.Join(a.Dir, "python"), filepath.Join(a.Dir, "plugins", "driver-python")
-	if err := os.CopyFS(source, os.DirFS("../../../examples/plugins/python")); err != nil {
-		t.Fatal(err)
-	}
-	proto, err := filepath.Abs("../../../sdk/proto")
-	if err != nil {
-		t.Fatal(err)
-	}
-	build := exec.CommandContext(t.Context(), "make", "-C", source, "build", "PROTO="+proto, "OUT="+executable)
+	a.Must("plugin", "new", "-lang", "python", "-dir", a.Dir, "python")
+	build := exec.CommandContext(t.Context(), "make", "-C", source, "build", "OUT="+executable)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, out)
 	}

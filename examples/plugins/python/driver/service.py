@@ -56,7 +56,7 @@ def decode(config):
 
 def folder_of(alloc_dir, task_id):
     """The directory of a task. The agent chooses the id, which may contain any character."""
-    return os.path.join(alloc_dir, ".python-" + hashlib.sha256(task_id.encode()).hexdigest()[:16])
+    return os.path.join(alloc_dir, f".{NAME}-" + hashlib.sha256(task_id.encode()).hexdigest()[:16])
 
 
 class Task:
@@ -119,7 +119,7 @@ class Driver(driver_pb2_grpc.DriverServicer):
         await context.send_initial_metadata(OPEN)
         version = "%d.%d.%d" % sys.version_info[:3]
         yield pb.FingerprintResponse(health="healthy", health_description=f"{self.greeting} from Python {version}",
-                                     attributes={"driver.python": "1", "driver.python.version": version})
+                                     attributes={f"driver.{NAME}": "1", f"driver.{NAME}.python": version})
         await asyncio.Event().wait()  # until the host ends the call
 
     async def StartTask(self, request, context):
