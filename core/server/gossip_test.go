@@ -152,3 +152,21 @@ func TestServersThatExpectDifferentNumbersDoNotBegin(t *testing.T) {
 		t.Error("servers that expect 2 and 3 have elected a leader")
 	}
 }
+
+// TestAServerThatWasAloneWithoutAnAddressGetsOne: earlier releases wrote no address to
+// the log.
+func TestAServerThatWasAloneWithoutAnAddressGetsOne(t *testing.T) {
+	c, at := testkit.NewServers(t, 0), ports(t, 2)
+	first := gossiping(t, c, "a", 1, at[0])
+	inDir(t, first.Dir, func(t *testing.T, c *testkit.Cluster) {
+		c.Must("PUT", "/v1/namespace", map[string]any{"Name": "before"}, nil)
+	})
+	first.Start()
+	testkit.Eventually(t, "raft knows its address", func() bool {
+		servers, _, err := first.Raft().Configuration()
+		return err == nil && len(servers) == 1 && servers[0].Address == first.Address
+	})
+	second := gossiping(t, c, "b", 0, at[1], at[0])
+	second.Start()
+	everywhere(t, "before", first, second)
+}
