@@ -20,6 +20,15 @@ func (s *Server) agentServers(http.ResponseWriter, *http.Request) (any, error) {
 	return orEmpty(s.local.Servers()), nil
 }
 
+// setAgentServers replaces the servers that the agent's node knows.
+func (s *Server) setAgentServers(_ http.ResponseWriter, r *http.Request) (any, error) {
+	addresses := paramsOf(r).all("address")
+	if len(addresses) == 0 {
+		return nil, fail(http.StatusBadRequest, "missing server address")
+	}
+	return nil, s.local.SetServers(addresses)
+}
+
 // agentHealth answers with status 500 and the same body if a requested side of the
 // agent is unhealthy.
 func (s *Server) agentHealth(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -210,6 +210,9 @@ type Agent interface {
 	Region() string
 	Self() *AgentSelf
 	Servers() []string // RPC addresses of servers that the node side knows
+	// SetServers replaces the servers that the node side was configured with.
+	// FailedPrecondition: its server is in the same process.
+	SetServers(addresses []string) error
 	Health() *AgentHealth
 	Metrics(ctx context.Context) *MetricsSummary
 	Identity() Identity

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // aNode is an agent that is only a node: it says of each thing that it did it.
@@ -23,6 +24,11 @@ type aNode struct{ *fakeBackend }
 
 func (aNode) Self() *api.AgentSelf { return &api.AgentSelf{Member: &api.AgentMember{Name: "own"}} }
 func (aNode) Servers() []string    { return []string{"own"} }
+
+func (aNode) SetServers(addresses []string) error {
+	return errdefs.FailedPreconditionf("set %s", strings.Join(addresses, " and "))
+}
+
 func (aNode) Health() *api.AgentHealth {
 	return &api.AgentHealth{Client: &api.HealthStatus{Ok: true, Message: "own"}}
 }
@@ -101,6 +107,27 @@ func TestAnAgentThatIsOnlyANodeAnswersForItselfAndHandsOnTheRest(t *testing.T) {
 		handed := fmt.Sprintf("servers %s %s %s", c.method, c.path, c.body)
 		if c.own && (r.StatusCode != 200 || !strings.Contains(string(answer), "own")) || !c.own && string(answer) != handed {
 			t.Errorf("%s %s: %s %s", c.method, c.path, r.Status, answer)
+		}
+	}
+}
+
+func TestTheServersOfANodeAreSetAtItsOwnAgent(t *testing.T) {
+	s := api.NewNode(aNode{&fakeBackend{}}, nil, http.NotFoundHandler(), hclog.NewNullLogger(), api.Config{})
+	web := httptest.NewServer(s.Handler())
+	defer web.Close()
+	for query, want := range map[string]string{"?address=a:1&address=b:2": "set a:1 and b:2", "": "missing server address"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, web.URL+"/v1/agent/servers"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode/100 == 2 || !strings.Contains(string(answer), want) {
+			t.Errorf("%q: %s %q, %v", query, r.Status, answer, err)
 		}
 	}
 }

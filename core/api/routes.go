@@ -159,6 +159,7 @@ var localRoutes = slices.Concat(agentRoutes, clientRoutes)
 var agentRoutes = answered(here, []row{
 	{get, "/v1/agent/self", "agent:read", nothing, act((*Server).agentSelf)},
 	{get, "/v1/agent/servers", "agent:read", nothing, act((*Server).agentServers)},
+	{put, "/v1/agent/servers", "agent:write", "address", act((*Server).setAgentServers)},
 	{get, "/v1/agent/health", anonymous, "type", act((*Server).agentHealth)},
 	{get, "/v1/agent/host", "agent:read", agents, act(thatAgent(debugOnly((*Server).agentHost)))},
 	{put, "/v1/agent/reload", "agent:write", nothing, act((*Server).agentReload)},

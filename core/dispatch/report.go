@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -137,7 +138,7 @@ func (d *Dispatcher) granting(ctx context.Context) error {
 		select {
 		case <-acked:
 		case <-ctx.Done():
-			return errdefs.Unavailablef("this server has no contact with a leader, so it cannot keep the lease of a node; try another server")
+			return errdefs.WithReason(errdefs.Unavailablef("this server has no contact with a leader, so it cannot keep the lease of a node; try another server"), rpc.ReasonLeave)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +32,7 @@ type Client struct {
 	mu         sync.Mutex
 	configured []string
 	known      []string // configured addresses, then those learned from servers
+	current    string   // to which the newest connection was made
 	fixed      bool     // nothing is learned
 }
 
@@ -61,10 +61,8 @@ func DialAny(addresses []string, config *tls.Config) (*Client, error) {
 
 // dial is DialAny with the time after which an unused connection is closed; 0: never.
 func dial(addresses []string, config *tls.Config, idle time.Duration) (*Client, error) {
-	for _, a := range addresses {
-		if _, _, err := net.SplitHostPort(a); err != nil {
-			return nil, errdefs.InvalidArgumentf("the server address %q cannot be used; give HOST:PORT: %w", a, err)
-		}
+	if err := validAddresses(addresses); err != nil {
+		return nil, err
 	}
 	secure := insecure.NewCredentials()
 	if config != nil {
@@ -78,6 +76,7 @@ func dial(addresses []string, config *tls.Config, idle time.Duration) (*Client, 
 	c.conn, err = grpc.NewClient("drover:///servers",
 		grpc.WithResolvers(c.resolver),
 		grpc.WithNoProxy(),
+		grpc.WithContextDialer(c.connect),
 		grpc.WithTransportCredentials(secure),
 		grpc.WithDefaultCallOptions(
 			grpc.ForceCodec(newWireCodec()),
@@ -111,21 +110,14 @@ func (c *Client) Known() []string {
 	return slices.Clone(c.known)
 }
 
-// learn adds the servers in a lease, except loopback addresses, which refer to the
-// server's machine.
+// learn adds the servers in a lease.
 func (c *Client) learn(told []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fixed {
+	if c.fixed || len(told) == 0 {
 		return
 	}
-	known := slices.Clone(c.configured)
-	for _, a := range told {
-		host, _, err := net.SplitHostPort(a)
-		if err == nil && !net.ParseIP(host).IsLoopback() && !slices.Contains(known, a) {
-			known = append(known, a)
-		}
-	}
+	known := merge(c.known, c.configured, told, isLoopback(c.current))
 	if !slices.Equal(known, c.known) {
 		c.known = known
 		c.resolver.UpdateState(resolver.State{Addresses: endpoints(known)})

@@ -207,6 +207,7 @@ func (b *backend) Regions() []string                                  { return [
 func (b *backend) Leader() string                                     { return "127.0.0.1:4647" }
 func (b *backend) Peers() []string                                    { return []string{"127.0.0.1:4647"} }
 func (b *backend) Servers() []string                                  { return []string{"127.0.0.1:4647"} }
+func (b *backend) SetServers([]string) error                          { return errNobody }
 func (b *backend) Self() *api.AgentSelf                               { return &api.AgentSelf{} }
 func (b *backend) Members() *api.AgentMembers                         { return &api.AgentMembers{} }
 func (b *backend) Health() *api.AgentHealth                           { return &api.AgentHealth{} }

@@ -22,6 +22,19 @@ func (d *Daemon) Region() string { return d.cfg.Region }
 // Regions lists the known regions.
 func (d *Daemon) Regions() []string { return []string{d.cfg.Region} }
 
+// SetServers replaces the servers that the node was configured with, until the agent
+// ends.
+func (d *Daemon) SetServers(addresses []string) error {
+	if d.link == nil {
+		return errdefs.FailedPreconditionf("the node of this agent has its server in the same process; servers are set for agents that run only a node")
+	}
+	if err := d.link.SetServers(addresses); err != nil {
+		return err
+	}
+	d.log.Info("an operator has set the servers of this node", "servers", addresses)
+	return nil
+}
+
 func (d *Daemon) serverName() string { return d.cfg.Name + "." + d.cfg.Region }
 
 // RaftConfiguration returns the members of the raft cluster. A single server has no

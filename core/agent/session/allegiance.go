@@ -16,6 +16,12 @@ import (
 
 const allegianceKey = "node/cluster"
 
+// reasonBehind is the reason code of a session that ended because its server lags behind
+// what the node has seen of another one.
+const reasonBehind = "server_behind"
+
+func isBehind(err error) bool { return errdefs.ReasonOf(err) == reasonBehind }
+
 // allegiance is the cluster to which the node belongs and the position of the
 // cluster's history that it has seen. It is stored on disk: servers that have lost
 // their data, in part or whole, must not end tasks because they do not know them.
@@ -129,7 +135,7 @@ func (g *allegiance) hear(ctx context.Context, x *rpc.Assignments) (turned bool,
 		return turned, nil
 	}
 	if x.Index < g.seen.Index {
-		return false, errdefs.Unavailablef("the server is behind (index %d) what this node has seen (%d)", x.Index, g.seen.Index)
+		return false, errdefs.WithReason(errdefs.Unavailablef("the server is behind (index %d) what this node has seen (%d)", x.Index, g.seen.Index), reasonBehind)
 	}
 	next := model.ClusterPoint{ClusterID: x.ClusterID, TermID: x.TermID, Index: x.Index}
 	if x.ClusterID == "" {

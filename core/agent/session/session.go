@@ -11,6 +11,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -87,8 +88,12 @@ type Session struct {
 	cluster allegiance
 	events  eventLog
 
+	keptMu sync.Mutex
+	kept   []string // the servers on disk, sorted
+
 	ready      chan struct{} // closed at the first registration
 	registered sync.Once
+	number     atomic.Uint64 // of the sessions of this process
 	trusted    chan struct{} // capacity 1: an operator has accepted the current servers
 	changed    chan struct{} // capacity 1: the node has to register again
 	refused    chan struct{} // capacity 1: updates were refused because the node is not ready
@@ -102,7 +107,10 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 	s := &Session{
 		cfg: cfg, ready: make(chan struct{}), trusted: make(chan struct{}, 1), changed: make(chan struct{}, 1), refused: make(chan struct{}, 1),
 	}
-	return s, s.cluster.load(ctx, cfg.Store)
+	if err := s.cluster.load(ctx, cfg.Store); err != nil {
+		return s, err
+	}
+	return s, s.loadServers(ctx)
 }
 
 // Bind gives the session the parts of the node. It is called once, before Run.
@@ -113,7 +121,7 @@ func (s *Session) Ready() <-chan struct{} { return s.ready }
 
 // Identity is what the node tells servers of itself with each call.
 func (s *Session) Identity() rpc.Identity {
-	return rpc.Identity{NodeID: s.cfg.NodeID, SecretID: s.cfg.SecretID, Instance: s.cfg.Instance, Seen: s.cluster.point()}
+	return rpc.Identity{NodeID: s.cfg.NodeID, SecretID: s.cfg.SecretID, Instance: s.cfg.Instance, Session: s.number.Load(), Seen: s.cluster.point()}
 }
 
 // AddEvents adds events of the node, which servers hear of at the next registration.
@@ -122,13 +130,15 @@ func (s *Session) AddEvents(events []*model.NodeEvent) { s.events.add(events) }
 // errTrusted ends a session so that the next one tells everything anew.
 var errTrusted = errdefs.Abortedf("an operator has agreed to the servers")
 
-// Run keeps the node registered and attached until ctx ends.
+// Run keeps the node registered and attached until ctx ends. Each session may be with
+// another server.
 func (s *Session) Run(ctx context.Context) {
-	pause := retryMin
+	pause, failures := retryMin, 0
 	for ctx.Err() == nil {
+		s.number.Add(1)
 		lease, err := s.register(ctx)
-		if err == nil {
-			pause = retryMin
+		if failures++; err == nil {
+			pause, failures = retryMin, 0
 			err = s.attached(ctx, lease)
 		}
 		if ctx.Err() != nil {
@@ -138,8 +148,15 @@ func (s *Session) Run(ctx context.Context) {
 			s.cluster.turnedAway()
 		}
 		s.contact.ended(err)
-		s.cfg.Logger.Warn("no session with the servers; trying again, tasks go on", "in", pause, "error", err)
-		sleep(ctx, pause/2+rand.N(pause/2+1)) // not all nodes at once
+		if s.leave(err, failures) {
+			pause = retryMin
+		}
+		wait := pause/2 + rand.N(pause/2+1) // not all nodes at once
+		if hint := errdefs.RetryAfter(err); hint > 0 {
+			wait = min(hint, longestHint) + rand.N(retryMin)
+		}
+		s.cfg.Logger.Warn("no session with the servers; trying again, tasks go on", "in", wait, "error", err)
+		sleep(ctx, wait)
 		pause = min(2*pause, max(s.cfg.RetryMax, retryMin))
 	}
 }
@@ -149,7 +166,7 @@ func (s *Session) register(ctx context.Context) (rpc.Lease, error) {
 	defer cancel()
 	node := s.parts.Node().Copy()
 	events := s.events.unsent()
-	node.Events, node.ClusterID = events, s.cluster.point().ClusterID
+	node.Events, node.ClusterID, node.Session = events, s.cluster.point().ClusterID, s.number.Load()
 	lease, err := s.cfg.Servers.Register(ctx, node)
 	if err == nil {
 		err = s.cluster.answered(ctx, lease.ClusterID)
@@ -159,6 +176,7 @@ func (s *Session) register(ctx context.Context) (rpc.Lease, error) {
 	}
 	s.events.sent(events)
 	s.contact.answered(lease)
+	s.keepServers(ctx)
 	s.registered.Do(func() {
 		s.cfg.Logger.Info("node registered", "node_id", s.cfg.NodeID)
 		close(s.ready)
@@ -216,7 +234,7 @@ func (s *Session) beat(ctx context.Context, lease rpc.Lease) error {
 		switch {
 		case err == nil:
 			failures = 0
-		case errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) || errdefs.IsAlreadyExists(err) || errdefs.IsConflict(err):
+		case errdefs.IsNotFound(err) || errdefs.IsFailedPrecondition(err) || errdefs.IsAlreadyExists(err) || errdefs.IsConflict(err) || s.shouldLeave(err):
 			return err
 		default:
 			if failures++; failures >= 3 {
@@ -260,6 +278,7 @@ func (s *Session) sendBeat(ctx context.Context, old rpc.Lease) (rpc.Lease, error
 		return old, err
 	}
 	s.contact.answered(lease)
+	s.keepServers(ctx)
 	s.sendSchemas(ctx, lease)
 	return lease, nil
 }

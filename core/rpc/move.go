@@ -1,0 +1,129 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rpc
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/resolver"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// ReasonLeave is the reason code (errdefs.ReasonOf) of a server that cannot serve the node
+// and asks it to move to another server.
+const ReasonLeave = "try_another_server"
+
+// leaveFor is how long a client does not return to a server that it has left, so that it
+// connects to another one.
+const leaveFor = 2 * time.Second
+
+// Mover is a Servers with a choice of servers.
+type Mover interface {
+	// Leave ends the connection to the current server, and with it everything on it; the
+	// next call goes to another one, chosen at random. It returns false, and does nothing,
+	// if no other server is known.
+	Leave() bool
+	// Known returns the addresses of all known servers.
+	Known() []string
+	// Learn adds servers to those that were configured, as a lease does.
+	Learn(addresses []string)
+}
+
+var _ Mover = (*Client)(nil)
+
+// connect opens a connection to a server and notes which one it is.
+func (c *Client) connect(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		c.mu.Lock()
+		c.current = address
+		c.mu.Unlock()
+	}
+	return conn, err
+}
+
+// Leave implements Mover.
+func (c *Client) Leave() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	others := slices.DeleteFunc(slices.Clone(c.known), func(a string) bool { return a == c.current })
+	if len(others) == 0 || len(others) == len(c.known) {
+		return false
+	}
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	c.known = append(slices.Clone(others), c.current)
+	c.resolver.UpdateState(resolver.State{Addresses: endpoints(others)})
+	time.AfterFunc(leaveFor, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.resolver.UpdateState(resolver.State{Addresses: endpoints(c.known)})
+	})
+	return true
+}
+
+// Learn implements Mover.
+func (c *Client) Learn(addresses []string) { c.learn(addresses) }
+
+// SetServers replaces the configured servers. The connection stays if it is to one of
+// them. InvalidArgument: an address is not HOST:PORT, or there is none.
+func (c *Client) SetServers(addresses []string) error {
+	if len(addresses) == 0 {
+		return errdefs.InvalidArgumentf("no server is given; give HOST:PORT")
+	}
+	if err := validAddresses(addresses); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.configured = slices.Compact(slices.Clone(addresses))
+	c.known = c.configured
+	c.resolver.UpdateState(resolver.State{Addresses: endpoints(c.known)})
+	return nil
+}
+
+func validAddresses(addresses []string) error {
+	for _, a := range addresses {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			return errdefs.InvalidArgumentf("the server address %q cannot be used; give HOST:PORT: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// merge returns the servers that a client knows: the ones that it knew in their order, as
+// long as they are configured or still told, and then the new ones in random order, which
+// spreads the nodes over them. Loopback addresses refer to the server's machine, so they
+// are of use only to a client on it.
+func merge(known, configured, told []string, local bool) []string {
+	all := slices.Clone(configured)
+	for _, a := range told {
+		host, _, err := net.SplitHostPort(a)
+		if err == nil && (local || !net.ParseIP(host).IsLoopback()) && !slices.Contains(all, a) {
+			all = append(all, a)
+		}
+	}
+	var out, added []string
+	for _, a := range known {
+		if slices.Contains(all, a) {
+			out = append(out, a)
+		}
+	}
+	for _, a := range all {
+		if !slices.Contains(out, a) {
+			added = append(added, a)
+		}
+	}
+	rand.Shuffle(len(added), func(i, j int) { added[i], added[j] = added[j], added[i] })
+	return append(out, added...)
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}

@@ -1,0 +1,73 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rpc_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// numbered is a server whose leases have its number, and name other servers.
+type numbered struct {
+	fake
+	number uint64
+	others []string
+}
+
+func (n *numbered) Beat(context.Context, rpc.Identity) (rpc.Lease, error) {
+	return rpc.Lease{Index: n.number, Servers: n.others}, nil
+}
+
+func beatOf(t *testing.T, c *rpc.Client) uint64 {
+	t.Helper()
+	lease, err := c.Beat(t.Context(), known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease.Index
+}
+
+func TestAClientThatLeavesAServerGoesToAnotherAndKeepsAllInMind(t *testing.T) {
+	one, two := &numbered{number: 1}, &numbered{number: 2}
+	first, second := serve(t, one), serve(t, two)
+	c, err := rpc.DialAny([]string{first}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Leave() {
+		t.Error("it leaves the only server that it knows")
+	}
+	beatOf(t, c)
+	if c.Leave() {
+		t.Error("it leaves the only server that it knows")
+	}
+	one.others = []string{first, second, "nonsense"}
+	if got := beatOf(t, c); got != 1 || !slices.Equal(c.Known(), []string{first, second}) {
+		t.Fatalf("server %d, known %v", got, c.Known())
+	}
+	for i := range 6 { // also back to one that it has just left
+		if !c.Leave() {
+			t.Fatal("it does not leave")
+		}
+		if got, want := beatOf(t, c), uint64(2-i%2); got != want {
+			t.Fatalf("after %d moves it is with %d", i+1, got)
+		}
+		if len(c.Known()) != 2 {
+			t.Errorf("it knows %v", c.Known())
+		}
+	}
+	if err := c.SetServers([]string{second}); err != nil || !slices.Equal(c.Known(), []string{second}) || beatOf(t, c) != 2 {
+		t.Errorf("set: %v, known %v", err, c.Known())
+	}
+	for _, bad := range [][]string{nil, {"x"}, {second, ""}} {
+		if err := c.SetServers(bad); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
