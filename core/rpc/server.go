@@ -65,7 +65,9 @@ func NewServerWithin(servers Servers, config *tls.Config, logger hclog.Logger, h
 		grpc.InTapHandle(s.door.enter),
 		grpc.MaxRecvMsgSize(largestRequest),
 		grpc.MaxSendMsgSize(largestMessage),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: aliveEvery, Timeout: aliveWithin}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: aliveAnyway, Timeout: aliveWithin}),
+		grpc.SharedWriteBuffer(true), // idle nodes need no buffer of their own
+		grpc.ReadBufferSize(readBuffer),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: aliveEvery / 2, PermitWithoutStream: true}),
 	)
 	s.grpc.RegisterService(service(), s)

@@ -34,6 +34,12 @@ const (
 	// aliveEvery and aliveWithin define when a silent connection is considered dead.
 	aliveEvery  = 10 * time.Second
 	aliveWithin = 5 * time.Second
+	// aliveAnyway is when a server looks itself. Nodes do so more often, and their silence is
+	// noticed by their heartbeats, so a server need not ask thousands of them.
+	aliveAnyway = 3 * aliveEvery
+	// readBuffer is the size of a connection's read buffer on a server: most messages of a
+	// node are short.
+	readBuffer = 4 << 10
 )
 
 func path(method string) string { return "/" + serviceName + "/" + method }
