@@ -106,7 +106,7 @@ func newMachine(t *testing.T, id string) *machine {
 		t.Fatal(err)
 	}
 	m.address = l.Addr().String()
-	m.Peers = peer.New(peer.Config{ID: id, Consensus: &m.election, Leader: m.Leader, Index: m.index.Load, Logger: hclog.NewNullLogger()})
+	m.Peers = peer.New(peer.Config{ID: id, Consensus: &m.election, Leader: m.election.Leader, Address: func(string) string { return "" }, Index: m.index.Load, Logger: hclog.NewNullLogger()})
 	m.rpc = rpc.NewServer(nil, nil, hclog.NewNullLogger())
 	inner := &http.Server{Handler: m}
 	var work sync.WaitGroup

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -26,7 +28,7 @@ type Consensus interface {
 	LeaderChanged() <-chan struct{}
 }
 
-// Config configures Peers. All fields except TLS are required.
+// Config configures Peers. All fields except TLS and Dial are required.
 type Config struct {
 	// ID is this server's id.
 	ID string
@@ -35,10 +37,16 @@ type Config struct {
 	// Leader returns the id and the address ("HOST:PORT") of the leader that this server
 	// knows; "" if there is none.
 	Leader func() (id, address string)
+	// Address returns the address of a member of the cluster, "" if there is none.
+	Address func(id string) string
 	// Index returns the index of this server's state.
 	Index func() uint64
+	// AcceptKey stores the public key of a server, while this one leads.
+	AcceptKey func(ctx context.Context, key *model.ServerKey) error
 	// TLS is the configuration of connections to other servers; nil means no TLS.
-	TLS    *tls.Config
+	TLS *tls.Config
+	// Dial connects to an address; nil means TCP.
+	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	Logger hclog.Logger
 }
 
@@ -50,10 +58,12 @@ const mostClients = 32
 type Peers struct {
 	cfg    Config
 	logger hclog.Logger
-	http   *http.Transport
-	open   chan struct{} // holds a token for each forwarded HTTP request
-	kept   atomic.Int64  // bytes of bodies that are kept for another attempt
-	floor  atomic.Uint64 // see CatchUp
+	// sessions answers calls to the leader on this server; see Answer.
+	sessions Sessions
+	http     *http.Transport
+	open     chan struct{} // holds a token for each forwarded HTTP request
+	kept     atomic.Int64  // bytes of bodies that are kept for another attempt
+	floor    atomic.Uint64 // see CatchUp
 
 	mu      sync.Mutex
 	clients map[string]*client // by address
@@ -89,7 +99,7 @@ func (p *Peers) Client(address string) (*rpc.Client, error) {
 		return c.Client, nil
 	}
 	p.forget()
-	c, err := rpc.DialPeer(address, p.cfg.TLS)
+	c, err := rpc.DialPeer(address, p.cfg.TLS, p.cfg.Dial)
 	if err != nil {
 		return nil, err
 	}

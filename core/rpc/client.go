@@ -56,11 +56,11 @@ func Dial(address string, config *tls.Config) (*Client, error) {
 // connection is lost. It tries servers learned from leases after the given ones. A nil
 // config means no TLS.
 func DialAny(addresses []string, config *tls.Config) (*Client, error) {
-	return dial(addresses, config, 0)
+	return dial(addresses, config, grpc.WithIdleTimeout(0)) // keep the connection open
 }
 
-// dial is DialAny with the time after which an unused connection is closed; 0: never.
-func dial(addresses []string, config *tls.Config, idle time.Duration) (*Client, error) {
+// dial is DialAny with more options.
+func dial(addresses []string, config *tls.Config, more ...grpc.DialOption) (*Client, error) {
 	if err := validAddresses(addresses); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func dial(addresses []string, config *tls.Config, idle time.Duration) (*Client, 
 	pause := backoff.DefaultConfig
 	pause.BaseDelay, pause.MaxDelay = dialPause, dialPauseMax
 	var err error
-	c.conn, err = grpc.NewClient("drover:///servers",
+	c.conn, err = grpc.NewClient("drover:///servers", append([]grpc.DialOption{
 		grpc.WithResolvers(c.resolver),
 		grpc.WithNoProxy(),
 		grpc.WithContextDialer(c.connect),
@@ -84,9 +84,8 @@ func dial(addresses []string, config *tls.Config, idle time.Duration) (*Client, 
 			grpc.MaxCallSendMsgSize(largestMessage),
 		),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: dialTimeout}),
-		grpc.WithIdleTimeout(idle),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: aliveEvery, Timeout: aliveWithin, PermitWithoutStream: true}),
-	)
+	}, more...)...)
 	if err != nil {
 		return nil, errdefs.InvalidArgumentf("the server addresses %s cannot be used; give HOST:PORT: %w", joined(addresses), err)
 	}
@@ -249,7 +248,7 @@ func (c *Client) answer(ctx context.Context, node Node, m *toNode) {
 // readInput passes input on until the stream ends. in may be nil. If the stream
 // breaks, nobody waits for the call any more: it cancels the call before it closes the
 // input, so that truncated input is not taken as complete.
-func readInput(ctx context.Context, cancel context.CancelFunc, stream grpc.ClientStream, in chan<- []byte) {
+func readInput(ctx context.Context, cancel context.CancelFunc, stream interface{ RecvMsg(any) error }, in chan<- []byte) {
 	open := in != nil
 	defer func() {
 		cancel()

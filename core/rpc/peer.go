@@ -7,8 +7,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -19,9 +21,13 @@ const idlePeer = 5 * time.Minute
 
 // DialPeer returns a client with which a server reaches another one, at one address
 // ("HOST:PORT"). It connects when it is first used, and closes the connection while nothing
-// uses it. A nil config means no TLS.
-func DialPeer(address string, config *tls.Config) (*Client, error) {
-	c, err := dial([]string{address}, config, idlePeer)
+// uses it. A nil config means no TLS, a nil connect TCP.
+func DialPeer(address string, config *tls.Config, connect func(ctx context.Context, address string) (net.Conn, error)) (*Client, error) {
+	options := []grpc.DialOption{grpc.WithIdleTimeout(idlePeer)}
+	if connect != nil {
+		options = append(options, grpc.WithContextDialer(connect))
+	}
+	c, err := dial([]string{address}, config, options...)
 	if err == nil {
 		c.fixed = true
 	}

@@ -40,10 +40,10 @@ func (s *Server) announceKey(ctx context.Context, key *model.ServerKey) error {
 	switch {
 	case s.Leads():
 		return s.AcceptKey(ctx, key)
-	case s.cfg.ToLeader == nil:
+	case !s.joins():
 		return nil // it is alone, and announces its key when it leads
 	}
-	return s.cfg.ToLeader(ctx, key)
+	return s.peers.AnnounceKey(ctx, key)
 }
 
 // AcceptKey stores the public key of a server. Only the leader can do this: see

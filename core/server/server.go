@@ -65,6 +65,8 @@ type Config struct {
 	Gossip *Gossip
 	// Autopilot are the limits for the members of the cluster; nil means the defaults.
 	Autopilot *autopilot.Config
+	// PeerDial makes these connections; nil means TCP.
+	PeerDial func(ctx context.Context, address string) (net.Conn, error)
 	// Workers is the number of evaluations that are scheduled concurrently.
 	Workers int
 	GC      gc.Thresholds
@@ -91,10 +93,7 @@ type Config struct {
 	// server and the level that it reads, 0 if that is unknown; it may be nil.
 	Level     int
 	Announced func(id string) (name string, level int)
-	// ToLeader brings this server's public key to the leader's AcceptKey, if another server
-	// leads. It may be nil for a server that is alone.
-	ToLeader func(ctx context.Context, key *model.ServerKey) error
-	Logger   hclog.Logger
+	Logger    hclog.Logger
 }
 
 // RaftConfig says how a server reaches the other servers of its cluster.
@@ -186,7 +185,7 @@ func New(cfg Config) (*Server, error) {
 			return nil, errors.Join(err, s.raft.Close())
 		}
 	}
-	s.peers = peer.New(peer.Config{ID: s.who.id, Consensus: s.raft, Leader: s.leader, Index: func() uint64 { return s.store.View().Index() }, TLS: cfg.PeerTLS, Logger: cfg.Logger})
+	s.peers = s.newPeers()
 	if s.autopilot = autopilot.Default(); cfg.Autopilot != nil {
 		s.autopilot = *cfg.Autopilot
 	}
@@ -195,13 +194,14 @@ func New(cfg Config) (*Server, error) {
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.log(), time.Now)
 	s.dispatch = dispatch.New(dispatch.Config{
-		Store: s.store, Raft: s.log(), ServerID: who.id, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
+		Store: s.store, Raft: s.log(), ServerID: who.id, Leader: s.peers.ForSessions(), Peers: s.peers, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
 		Addresses:  s.Addresses,
 		PluginFile: s.openPluginFile,
 		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {
 			return s.ring.OpenRow(v.RootKeyByID(row.KeyID), row)
 		},
 	})
+	s.peers.Answer(s.dispatch)
 	s.controls = control.NewLoops(s.store, s.log(), uuid.NewString, cfg.Logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.log()}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
@@ -310,18 +310,6 @@ func (s *Server) ReadOnly() error { return s.raft.ReadOnly() }
 
 // Endpoint returns the implementation of public requests.
 func (s *Server) Endpoint() *endpoint.Endpoint { return s.endpoint }
-
-// Peers brings requests to the leader.
-func (s *Server) Peers() *peer.Peers { return s.peers }
-
-// leader returns the id and the address of the leader that this server knows, "" if none.
-func (s *Server) leader() (id, address string) {
-	l, _ := s.raft.Leader()
-	if l.ID == s.who.id {
-		return l.ID, s.cfg.Address // that of the log may be an older one
-	}
-	return l.ID, l.Address
-}
 
 // Sessions returns the server side of nodes' sessions.
 func (s *Server) Sessions() rpc.Servers { return s.dispatch }

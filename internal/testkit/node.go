@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -40,24 +41,35 @@ type Node struct {
 // Node adds a ready node with 4,000 MHz, 8 GiB and the drivers that tests use.
 func (c *Cluster) Node(onCall func(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error) *Node {
 	c.t.Helper()
-	client, err := rpc.Dial(c.sessions, nil)
+	return newNode(c.t, c.sessions, c.Endpoint, onCall)
+}
+
+// Node adds a ready node that is attached to this server.
+func (m *Member) Node(onCall func(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error) *Node {
+	m.t.Helper()
+	return newNode(m.t, m.Address, m.Endpoint(), onCall)
+}
+
+func newNode(t *testing.T, address string, at *endpoint.Endpoint, onCall func(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error) *Node {
+	t.Helper()
+	client, err := rpc.Dial(address, nil)
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	n := &Node{
-		ID: uuid.NewString(), OnCall: onCall, t: c.t, servers: client, secret: uuid.NewString(),
+		ID: uuid.NewString(), OnCall: onCall, t: t, servers: client, secret: uuid.NewString(),
 		ended: make(chan struct{}), told: map[string]string{},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
 	if _, err := n.servers.Register(ctx, n.describe()); err != nil {
 		cancel()
-		c.t.Fatalf("register a node: %v", err)
+		t.Fatalf("register a node: %v", err)
 	}
 	go func() { defer close(n.ended); n.run(ctx) }()
-	c.t.Cleanup(n.Close)
-	c.Eventually("the node is ready", func() bool {
-		row := c.View().NodeByID(n.ID)
+	t.Cleanup(n.Close)
+	Eventually(t, "the node is ready", func() bool {
+		row := at.View().NodeByID(n.ID)
 		return row != nil && row.Status == model.NodeStatusReady
 	})
 	return n

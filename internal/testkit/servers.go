@@ -5,8 +5,8 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -14,13 +14,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/fsm"
-	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/server"
 	"github.com/drover-project/drover/internal/testkit/lifecycles"
-	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Servers is a cluster of several real servers in the test's process. Their raft
@@ -30,9 +30,6 @@ type Servers struct {
 
 	t    *testing.T
 	wire wire
-
-	mu  sync.Mutex
-	now map[*server.Server]bool // the servers that run
 }
 
 // Member is one server of Servers.
@@ -46,7 +43,11 @@ type Member struct {
 	wire    *wire
 	adjust  func(*server.Config)
 	running bool
-	runs    func(srv *server.Server, now bool)
+	// URL is where the server's HTTP API is served, as it is for clients.
+	URL  string
+	http string // its address
+	port *rpc.Port
+	stop func() // ends what serves the ports
 }
 
 // NewServers starts n servers that are one cluster, and waits until one leads. Each has
@@ -78,9 +79,10 @@ func NewServers(t *testing.T, n int, adjust ...func(*server.Config)) *Servers {
 // Add adds a server that is neither started nor a member of the cluster.
 func (s *Servers) Add(adjust ...func(*server.Config)) *Member {
 	s.t.Helper()
-	m := &Member{t: s.t, wire: &s.wire, runs: s.runs, Dir: s.t.TempDir(), Address: fmt.Sprintf("127.0.0.1:%d", FreePorts(s.t, 1)[0])}
+	m := &Member{t: s.t, wire: &s.wire, Dir: s.t.TempDir(), Address: fmt.Sprintf("127.0.0.1:%d", FreePorts(s.t, 1)[0])}
+	m.http = fmt.Sprintf("127.0.0.1:%d", FreePorts(s.t, 1)[0])
+	m.URL = "http://" + m.http
 	m.adjust = func(cfg *server.Config) {
-		cfg.ToLeader = s.acceptKey
 		for _, f := range adjust {
 			f(cfg)
 		}
@@ -88,29 +90,6 @@ func (s *Servers) Add(adjust ...func(*server.Config)) *Member {
 	s.All = append(s.All, m)
 	s.t.Cleanup(m.Stop)
 	return m
-}
-
-// runs notes whether a server runs.
-func (s *Servers) runs(srv *server.Server, now bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.now == nil {
-		s.now = map[*server.Server]bool{}
-	}
-	s.now[srv] = now
-}
-
-// acceptKey brings a server's public key to the leader.
-func (s *Servers) acceptKey(ctx context.Context, key *model.ServerKey) error {
-	s.mu.Lock()
-	all := maps.Clone(s.now)
-	s.mu.Unlock()
-	for srv, now := range all {
-		if now && srv.Leads() {
-			return srv.AcceptKey(ctx, key)
-		}
-	}
-	return errdefs.Unavailablef("no server leads")
 }
 
 // Leader waits until one of the servers that run and can be reached leads and has begun
@@ -160,19 +139,23 @@ func (m *Member) Start() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	port, err := rpc.NewPort(m.wire.listen(m.Address, l), rpc.PortConfig{Logger: hclog.NewNullLogger()})
+	if err != nil {
+		m.t.Fatal(err)
+	}
 	cfg := server.Config{
 		DataDir: m.Dir, Dev: true, Region: "global", Datacenter: "dc1", Address: m.Address, Workers: 1,
 		GC: gc.DefaultThresholds(), LocalNode: func() string { return "" }, Logger: hclog.NewNullLogger(),
 		Announced: func(string) (string, int) { return "", fsm.Level },
-		Raft:      server.RaftConfig{Listener: m.wire.listen(m.Address, l), Dial: m.wire.dialer(m.Address)},
+		Raft:      server.RaftConfig{Listener: port.Raft(), Dial: m.wire.dialer(m.Address)}, PeerDial: m.wire.peerDialer(m.Address),
 	}
 	m.adjust(&cfg)
 	if m.Server, err = server.New(cfg); err != nil {
 		m.t.Fatal(err)
 	}
 	m.running = true
-	m.runs(m.Server, true)
 	m.Server.Start()
+	m.serve(port)
 	lifecycles.Check(m.t, m.Endpoint().Store)
 }
 
@@ -183,9 +166,39 @@ func (m *Member) Stop() {
 		return
 	}
 	m.running = false
-	m.runs(m.Server, false)
-	if err := m.Close(); err != nil {
+	m.stop()
+	if err := errors.Join(m.Close(), m.port.Close()); err != nil {
 		m.t.Errorf("close the server %s: %v", m.Address, err)
+	}
+}
+
+// serve serves the rpc port and the HTTP API until stop.
+func (m *Member) serve(port *rpc.Port) {
+	m.t.Helper()
+	web, err := net.Listen("tcp", m.http)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	sessions := rpc.NewServer(m.Sessions(), nil, hclog.NewNullLogger())
+	m.Peers().Serve(sessions)
+	public := api.New(&backend{Endpoint: m.Endpoint(), server: m.Server}, hclog.NewNullLogger(), api.Config{Leader: m.Peers(), ConnsPerClient: -1})
+	inner := sessions.HTTP()
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := sessions.Serve(port.GRPC()); err != nil {
+			m.t.Error(err)
+		}
+	})
+	work.Go(func() {
+		if err := public.Serve(ctx, web, inner); err != nil {
+			m.t.Error(err)
+		}
+	})
+	m.port, m.stop = port, func() {
+		cancel()
+		sessions.Close()
+		work.Wait()
 	}
 }
 

@@ -4,10 +4,13 @@
 package testkit
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/drover-project/drover/core/rpc"
 )
 
 // wire is the network between servers of a test. Servers can be cut off from it.
@@ -69,13 +72,28 @@ func (w *wire) set(address string, cut bool) {
 	}
 }
 
-// dialer returns how the server with an address reaches others.
+// dialer returns how the server with an address reaches the raft of others.
 func (w *wire) dialer(from string) func(string, time.Duration) (net.Conn, error) {
+	dial, err := rpc.DialRaft(nil)
 	return func(to string, timeout time.Duration) (net.Conn, error) {
+		if w.isCut(from) || w.isCut(to) || err != nil {
+			return nil, errors.Join(errCut, err)
+		}
+		conn, err := dial(to, timeout)
+		if err != nil {
+			return nil, err
+		}
+		return w.add(conn, from, to)
+	}
+}
+
+// peerDialer returns how the server with an address calls others.
+func (w *wire) peerDialer(from string) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, to string) (net.Conn, error) {
 		if w.isCut(from) || w.isCut(to) {
 			return nil, errCut
 		}
-		conn, err := net.DialTimeout("tcp", to, timeout)
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
 		if err != nil {
 			return nil, err
 		}

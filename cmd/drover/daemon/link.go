@@ -91,6 +91,7 @@ func (d *Daemon) serveNodes() {
 		return
 	}
 	d.sessions = rpc.NewServerWithin(d.server.Sessions(), nil, d.log, config.Duration(d.cfg.Limits.RPCHandshakeTimeout, rpc.DefaultHandshake))
+	d.server.Peers().Serve(d.sessions)
 	d.work.Go(func() {
 		if err := d.sessions.Serve(d.rpc.GRPC()); err != nil {
 			d.log.Error("the listener for nodes on other machines has failed", "error", err)
