@@ -125,6 +125,7 @@ func (s *Server) wait(r *http.Request, rt *route) (*http.Request, error) {
 	if err != nil || q.minIndex == 0 {
 		return r, err
 	}
+	q.elsewhere = true
 	timeout, cancel := context.WithTimeout(r.Context(), q.wait)
 	defer cancel()
 	keys := rt.does.keysOf(q)

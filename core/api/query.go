@@ -24,6 +24,7 @@ type query struct {
 	minIndex  uint64
 	wait      time.Duration
 	mode      ReadMode
+	elsewhere bool        // the leader answers
 	header    http.Header // of the answer
 	index     uint64      // of the answer, for answers that repeat it in their body
 }
@@ -114,6 +115,13 @@ func (s *Server) begin(header http.Header, r *http.Request, rt *route) (*query, 
 	return q, look, q.parse()
 }
 
+// waits reports whether a blocking query goes on waiting after an answer with this status.
+// One that only waits here, and is answered by the leader, also does so while this server
+// cannot show the object, for example because it has not received the key of a variable.
+func (q *query) waits(status int) bool {
+	return status == http.StatusNotFound || q.elsewhere && status >= http.StatusInternalServerError
+}
+
 // lookOnce evaluates the read once, and waits for a change if the client already has
 // the result. It returns true after a change, so that the caller evaluates again.
 func (s *Server) lookOnce(ctx context.Context, q *query, keys []state.Key, look look, timeout <-chan struct{}) (answer, bool) {
@@ -127,7 +135,7 @@ func (s *Server) lookOnce(ctx context.Context, q *query, keys []state.Key, look 
 	changed := s.backend.Watch(ctx, keys...)
 	a := look(s.backend.View(), q)
 	a.index = max(a.index, firstIndex)
-	if a.index > q.minIndex || a.err != nil && statusOf(a.err) != http.StatusNotFound {
+	if a.index > q.minIndex || a.err != nil && !q.waits(statusOf(a.err)) {
 		return a, false
 	}
 	select {
