@@ -62,8 +62,8 @@ type Config struct {
 	NodeEvals func(view *state.View, node *model.Node, now time.Time) []*model.Evaluation
 	// OpenVariable decrypts a stored variable.
 	OpenVariable func(view *state.View, row *model.Variable) (items map[string]string, err error)
-	// PluginFile opens an uploaded file by its digest.
-	PluginFile func(digest string) (io.ReadCloser, error)
+	// PluginFile opens an uploaded file by its digest. It may fetch it from another server.
+	PluginFile func(ctx context.Context, digest string) (io.ReadCloser, error)
 	// Region is the servers' region; nodes of other regions are refused. "" accepts
 	// all.
 	Region string

@@ -48,7 +48,7 @@ func (d *Dispatcher) PluginFile(ctx context.Context, id rpc.Identity, digest str
 	if d.cfg.PluginFile == nil {
 		return errdefs.FailedPreconditionf("this server keeps no plugin files")
 	}
-	file, err := d.cfg.PluginFile(digest)
+	file, err := d.cfg.PluginFile(ctx, digest)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,8 @@ type Config struct {
 	Index func() uint64
 	// AcceptKey stores the public key of a server, while this one leads.
 	AcceptKey func(ctx context.Context, key *model.ServerKey) error
+	// FilePart returns a part of a plugin file of this server. NotFound: it has none.
+	FilePart func(digest string, offset int64) ([]byte, error)
 	// TLS is the configuration of connections to other servers; nil means no TLS.
 	TLS *tls.Config
 	// Dial connects to an address; nil means TCP.

@@ -1,8 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pluginfiles owns the plugin files that were uploaded to a server. They are
-// stored in one directory, named by their digest, which is verified before they are
+// Package pluginfiles owns the plugin files that were uploaded to a server, and copies of
+// those that were uploaded to other servers. They are stored in one directory, named by their digest, which is verified before they are
 // stored; they never change. It limits the size of each file and of all together, and
 // removes files to which the registry no longer refers. It does not know the registry.
 // core/server imports it and passes it to core/dispatch and core/endpoint.
@@ -39,6 +39,8 @@ type Store struct {
 	maxFile  int64
 	maxTotal int64
 
+	copying chan struct{} // capacity 1: held while a file of another server is copied
+
 	mu       sync.Mutex
 	reserved int64 // bytes that running uploads may still write
 }
@@ -56,7 +58,7 @@ func Open(dir string, maxFile, maxTotal int64) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of plugin files: %w", err)
 	}
-	s := &Store{dir: dir, maxFile: maxFile, maxTotal: maxTotal}
+	s := &Store{dir: dir, maxFile: maxFile, maxTotal: maxTotal, copying: make(chan struct{}, 1)}
 	cut, err := filepath.Glob(filepath.Join(dir, "upload-*"))
 	for _, path := range cut {
 		err = errors.Join(err, os.Remove(path))
@@ -187,13 +189,7 @@ func (s *Store) Open(digest string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missing(digest)
-	} else if err != nil {
-		return nil, fmt.Errorf("open the plugin file %s: %w", digest, err)
-	}
-	return f, nil
+	return open(path, digest)
 }
 
 // List returns all files, sorted by digest.

@@ -11,7 +11,7 @@ import (
 func (s *Server) newPeers() *peer.Peers {
 	return peer.New(peer.Config{
 		ID: s.who.id, Consensus: s.raft, Leader: s.leader, Address: s.addressOf, Index: func() uint64 { return s.store.View().Index() },
-		AcceptKey: s.AcceptKey, TLS: s.cfg.PeerTLS, Dial: s.cfg.PeerDial, Logger: s.cfg.Logger,
+		AcceptKey: s.AcceptKey, FilePart: s.partOfPluginFile, TLS: s.cfg.PeerTLS, Dial: s.cfg.PeerDial, Logger: s.cfg.Logger,
 	})
 }
 

@@ -223,6 +223,7 @@ func (s *Server) Start() {
 	s.work.Go(func() { s.becomeMember(ctx) })
 	s.work.Go(func() { s.gossip(ctx) })
 	s.work.Go(func() { s.sweepPluginFiles(ctx) })
+	s.work.Go(func() { s.mirrorPluginFiles(ctx) })
 	s.work.Go(func() { s.keeper().Run(ctx) })
 }
 

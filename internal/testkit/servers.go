@@ -73,7 +73,24 @@ func NewServers(t *testing.T, n int, adjust ...func(*server.Config)) *Servers {
 		}
 	}
 	s.Leader()
+	s.awaitKeys()
 	return s
+}
+
+// awaitKeys waits until every server has received the root keys: variables are readable on
+// all of them.
+func (s *Servers) awaitKeys() {
+	s.t.Helper()
+	Eventually(s.t, "every server has received the root keys", func() bool {
+		for _, m := range s.All {
+			view := m.Endpoint().Store.View()
+			key, own := view.ActiveRootKey(), view.ServerKeyByID(m.ID())
+			if key == nil || own == nil || key.WrapFor(own.Public) == nil {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // Add adds a server that is neither started nor a member of the cluster.

@@ -178,6 +178,9 @@ func TestAPluginInPythonRunsAJob(t *testing.T) {
 	if out, code := a.CLI("job", "validate", path); code != 1 || !strings.Contains(out, "empty.nomad.hcl:6,9-16") || !strings.Contains(out, "config.command: is empty; name the program to run") {
 		t.Errorf("job validate of an empty command: exit code %d\n%s", code, out)
 	}
+	// A task that is left with its cgroup would keep its core for itself.
+	a.Must("job", "stop", "-detach", "limited")
+	a.Await("limited", "complete", 1)
 }
 
 // limitedPython prints what limits its task has.
