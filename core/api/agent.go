@@ -59,6 +59,7 @@ func (s *Server) agentJoin(_ http.ResponseWriter, r *http.Request) (any, error) 
 	out := &struct {
 		NumJoined int    `json:"num_joined"`
 		Error     string `json:"error"`
+		Warning   string `json:"warning"` // the reference's; we have none
 	}{NumJoined: n}
 	if err != nil {
 		out.Error = err.Error()

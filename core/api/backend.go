@@ -198,7 +198,7 @@ type Operator interface {
 	SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerConfiguration, cas *uint64) (updated bool, index uint64, err error)
 	RaftConfiguration(ctx context.Context) (*RaftConfiguration, error)
 	RemoveRaftPeer(ctx context.Context, id, address string) error
-	TransferLeadership(ctx context.Context, id, address string) error
+	TransferLeadership(ctx context.Context, id, address string) (*LeadershipTransfer, error)
 	AutopilotHealth(ctx context.Context) (*AutopilotHealth, error)
 	Leader() string  // "HOST:PORT" of the leader's RPC address, "" without one
 	Peers() []string // RPC addresses of the voters

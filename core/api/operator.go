@@ -4,6 +4,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 
@@ -55,18 +56,24 @@ func (s *Server) transferLeadership(_ http.ResponseWriter, r *http.Request) (any
 	if (id == "") == (addr == "") {
 		return nil, fail(http.StatusBadRequest, "must specify id or address")
 	}
-	if err := s.backend.TransferLeadership(r.Context(), id, addr); err != nil {
-		return nil, err
-	}
-	return struct{}{}, nil
-}
-
-func (s *Server) autopilotHealth(_ http.ResponseWriter, r *http.Request) (any, error) {
-	h, err := s.backend.AutopilotHealth(r.Context())
+	done, err := s.backend.TransferLeadership(r.Context(), id, addr)
 	if err != nil {
 		return nil, err
 	}
-	return h, nil
+	return done, nil
+}
+
+// autopilotHealth answers with status 429 and the same body if a server is not healthy.
+func (s *Server) autopilotHealth(_ http.ResponseWriter, r *http.Request) (any, error) {
+	h, err := s.backend.AutopilotHealth(r.Context())
+	if err != nil || h.Healthy {
+		return h, err
+	}
+	body, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	return nil, fail(http.StatusTooManyRequests, string(body))
 }
 
 func theSchedulerConfig(v View, _ *query) (*model.SchedulerConfiguration, error) {

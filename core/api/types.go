@@ -162,6 +162,16 @@ type AutopilotHealth struct {
 	Servers          []*AutopilotServer
 }
 
+// LeadershipTransfer says from which server to which one the lead went.
+type LeadershipTransfer struct {
+	From, To RaftPeer
+	Noop     bool // To led already
+	Err      *string
+}
+
+// RaftPeer names a server of the consensus group.
+type RaftPeer struct{ Address, ID string }
+
 // AgentMember is one server in the form of the reference's gossip members.
 type AgentMember struct {
 	Name        string

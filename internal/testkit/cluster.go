@@ -216,14 +216,17 @@ func (b *backend) ForceLeave(context.Context, string, bool) error     { return e
 func (b *backend) GossipKeys(context.Context, string, string) (*api.GossipKeys, error) {
 	return nil, errNobody
 }
-func (b *backend) Metrics(context.Context) *api.MetricsSummary              { return &api.MetricsSummary{} }
-func (b *backend) Identity() api.Identity                                   { return api.Identity{ServerID: b.server.ID()} }
-func (b *backend) Host(context.Context) (*api.HostReport, error)            { return nil, errAgent }
-func (b *backend) Reload(context.Context) error                             { return errAgent }
-func (b *backend) Schedulers() *api.SchedulerWorkers                        { return &api.SchedulerWorkers{} }
-func (b *backend) SetSchedulers(_ context.Context, n int) error             { return b.server.SetWorkers(n) }
-func (b *backend) RemoveRaftPeer(context.Context, string, string) error     { return errNobody }
-func (b *backend) TransferLeadership(context.Context, string, string) error { return errNobody }
+func (b *backend) Metrics(context.Context) *api.MetricsSummary          { return &api.MetricsSummary{} }
+func (b *backend) Identity() api.Identity                               { return api.Identity{ServerID: b.server.ID()} }
+func (b *backend) Host(context.Context) (*api.HostReport, error)        { return nil, errAgent }
+func (b *backend) Reload(context.Context) error                         { return errAgent }
+func (b *backend) Schedulers() *api.SchedulerWorkers                    { return &api.SchedulerWorkers{} }
+func (b *backend) SetSchedulers(_ context.Context, n int) error         { return b.server.SetWorkers(n) }
+func (b *backend) RemoveRaftPeer(context.Context, string, string) error { return errNobody }
+func (b *backend) TransferLeadership(context.Context, string, string) (*api.LeadershipTransfer, error) {
+	return nil, errNobody
+}
+
 func (b *backend) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
 	return b.server.SaveSnapshot(ctx)
 }

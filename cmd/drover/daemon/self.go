@@ -55,36 +55,48 @@ func (d *Daemon) RaftConfiguration(context.Context) (*api.RaftConfiguration, err
 
 // RemoveRaftPeer removes a server from the consensus group.
 func (d *Daemon) RemoveRaftPeer(ctx context.Context, id, address string) error {
-	id, err := d.peer(id, address)
+	to, _, err := d.peer(id, address)
 	if err != nil {
 		return err
 	}
-	return d.server.Raft().RemoveServer(ctx, id)
+	return d.server.Raft().RemoveServer(ctx, to.ID)
 }
 
 // TransferLeadership makes another server the leader.
-func (d *Daemon) TransferLeadership(ctx context.Context, id, address string) error {
-	id, err := d.peer(id, address)
+func (d *Daemon) TransferLeadership(ctx context.Context, id, address string) (*api.LeadershipTransfer, error) {
+	to, from, err := d.peer(id, address)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return d.server.Raft().TransferLeadership(ctx, id)
+	out := &api.LeadershipTransfer{From: from, To: to, Noop: from.ID == to.ID}
+	if out.Noop {
+		return out, nil
+	}
+	return out, d.server.Raft().TransferLeadership(ctx, to.ID)
 }
 
-func (d *Daemon) peer(id, address string) (string, error) {
+// peer returns the server with an id or, if that is "", with an address, and the leader.
+func (d *Daemon) peer(id, address string) (found, leader api.RaftPeer, err error) {
 	servers, _, err := d.server.Raft().Configuration()
 	if err != nil {
-		return "", err
+		return found, leader, err
 	}
 	for _, s := range servers {
-		if id != "" && s.ID == id || id == "" && d.address(s) == address {
-			return s.ID, nil
+		p := api.RaftPeer{ID: s.ID, Address: d.address(s)}
+		if id != "" && p.ID == id || id == "" && p.Address == address {
+			found = p
+		}
+		if s.Leader {
+			leader = p
 		}
 	}
-	if id != "" {
-		return "", errdefs.NotFoundf("id %q was not found in the Raft configuration", id)
+	switch {
+	case found.ID != "":
+		return found, leader, nil
+	case id != "":
+		return found, leader, errdefs.InvalidArgumentf("id %q was not found in the Raft configuration", id)
 	}
-	return "", errdefs.NotFoundf("address %q was not found in the Raft configuration", address)
+	return found, leader, errdefs.InvalidArgumentf("address %q was not found in the Raft configuration", address)
 }
 
 // ownHealth returns the health of a server that is a cluster of its own.
