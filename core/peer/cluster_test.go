@@ -155,6 +155,11 @@ func TestStaleReadsAreServedHereAndSayHowOldTheyMayBe(t *testing.T) {
 func TestAnIndexNeverGoesBackwardsForAClientOfOneServerAndItReadsWhatItWrote(t *testing.T) {
 	c := cluster(t)
 	follower := c.Follower()
+	must(t, follower, "PUT", "/v1/var/counter", `{"Items":{}}`)
+	testkit.Eventually(t, "the follower has received the key of variables", func() bool {
+		resp, _ := to(t, follower, "GET", "/v1/var/counter?stale", nil)
+		return resp.StatusCode == http.StatusOK
+	})
 	last := 0
 	for i := range 60 {
 		must(t, follower, "PUT", "/v1/var/counter", fmt.Sprintf(`{"Items":{"n":"%d"}}`, i))
