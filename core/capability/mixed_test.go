@@ -26,7 +26,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A raft that shuts down answers some requests never: see pending in core/consensus.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hashicorp/raft.(*deferError).Error"))
+}
 
 // member is a server that reads up to a level.
 type member struct {

@@ -49,14 +49,29 @@ func (n *Node) Leads() bool {
 	return term != 0 && n.IsLeader() && n.raft.CurrentTerm() == term
 }
 
+// CaughtUp reports whether this server, since it was opened, has applied what it knows to
+// be committed. A server that starts knows its log, but not how much of it is committed,
+// until the leader has sent it entries: heartbeats do not say it, and may come seconds
+// earlier. Its state is that of its newest snapshot until then.
+func (n *Node) CaughtUp() bool {
+	if n.caught.Load() {
+		return true
+	}
+	if commit := n.raft.CommitIndex(); n.Leads() || commit > 0 && n.raft.AppliedIndex() >= commit {
+		n.caught.Store(true)
+		return true
+	}
+	return false
+}
+
 // LastContact returns how long ago this server heard of the leader: 0 for the leader
-// itself. A server that has never heard of one says how long it has run.
+// itself. A server that has not caught up says how long it has run.
 func (n *Node) LastContact() time.Duration {
 	if n.IsLeader() {
 		return 0
 	}
 	at := n.raft.LastContact()
-	if at.Before(n.opened) {
+	if at.Before(n.opened) || !n.CaughtUp() {
 		at = n.opened
 	}
 	return time.Since(at)

@@ -40,6 +40,7 @@ type Node struct {
 	// committed before; opened is when the node was opened.
 	begun   atomic.Uint64
 	opened  time.Time
+	caught  atomic.Bool // see CaughtUp
 	leading changes
 }
 

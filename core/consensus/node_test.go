@@ -23,7 +23,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A raft that shuts down answers some requests never: see pending in core/consensus.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hashicorp/raft.(*deferError).Error"))
+}
 
 // words is a state machine that remembers every command. The command "bad" is
 // answered with an error.
@@ -416,6 +419,40 @@ func TestAcknowledgedWritesSurviveTheLossOfTheLeader(t *testing.T) {
 	if got := c.machines[next].all(); !slices.Equal(got, append(acknowledged, "after")) {
 		t.Fatalf("the new leader has %v", got)
 	}
+}
+
+func TestAServerThatStartsHasCaughtUpOnceItHasAppliedWhatWasCommittedBefore(t *testing.T) {
+	c := openCluster(t)
+	leader := c.leader()
+	var all []string
+	for i := range 30 {
+		all = append(all, fmt.Sprint("w", i))
+		propose(t, c.nodes[leader], all[i])
+	}
+	for id, n := range c.nodes {
+		eventually(t, "every server has caught up", n.CaughtUp)
+		closeNode(t, n)
+		delete(c.nodes, id)
+	}
+	reopen := func(id string) {
+		cfg := c.configs[id]
+		l, err := net.Listen("tcp", cfg.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Listener = l
+		c.configs[id] = cfg
+		c.open(id)
+	}
+	begin := time.Now()
+	reopen("a")
+	// Its log tells nobody what of it was committed.
+	if n := c.nodes["a"]; n.CaughtUp() || n.LastContact() > time.Since(begin) {
+		t.Errorf("a server without the others has caught up: %v; it heard of a leader %v ago", n.CaughtUp(), n.LastContact())
+	}
+	reopen("b")
+	eventually(t, "the server has caught up", c.nodes["a"].CaughtUp)
+	eventually(t, "its state is whole", func() bool { return slices.Equal(c.machines["a"].all(), all) })
 }
 
 func TestAddedAndRemovedServersFollowOrStop(t *testing.T) {

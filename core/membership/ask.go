@@ -14,6 +14,9 @@ import (
 // server that have arrived after patience. An answer may be lost: ask again. Question and
 // answer have at most 1,000 bytes.
 func (m *Membership) Ask(question string, patience time.Duration) (map[string][]byte, error) {
+	if m.alive() == 1 { // nobody would take the question from the queue of the gossip
+		return m.ownAnswer(question), nil
+	}
 	asked, err := m.serf.Query(question, nil, &serf.QueryParam{Timeout: patience})
 	if err != nil {
 		return nil, fmt.Errorf("ask the other servers for their %s: %w", question, err)
@@ -26,6 +29,16 @@ func (m *Membership) Ask(question string, patience time.Duration) (map[string][]
 		}
 	}
 	return out, nil
+}
+
+func (m *Membership) ownAnswer(question string) map[string][]byte {
+	out := map[string][]byte{}
+	if m.cfg.Answer != nil {
+		if text := m.cfg.Answer(question); text != nil {
+			out[m.serf.LocalMember().Name] = text
+		}
+	}
+	return out
 }
 
 func (m *Membership) alive() (n int) {

@@ -304,6 +304,18 @@ func TestAddressesAndKeysThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
+func TestQuestionsOfAServerOnItsOwnDoNotPileUp(t *testing.T) {
+	a := start(t, "a", func(c *membership.Config) { c.Answer = func(string) []byte { return []byte("1") } })
+	for range 10 {
+		if got, err := a.Ask("progress", time.Minute); err != nil || len(got) != 1 || string(got["a.global"]) != "1" {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+	if n := a.Queued(); n != "0" {
+		t.Errorf("%s questions wait for a server that does not exist", n)
+	}
+}
+
 func TestServersAnswerQuestions(t *testing.T) {
 	answering := func(text string) func(*membership.Config) {
 		return func(c *membership.Config) {

@@ -155,7 +155,7 @@ func TestStaleReadsAreServedHereAndSayHowOldTheyMayBe(t *testing.T) {
 func TestAnIndexNeverGoesBackwardsForAClientOfOneServerAndItReadsWhatItWrote(t *testing.T) {
 	c := cluster(t)
 	follower := c.Follower()
-	must(t, follower, "PUT", "/v1/var/counter", `{"Items":{}}`)
+	must(t, follower, "PUT", "/v1/var/counter", `{"Items":{"n":"-1"}}`)
 	testkit.Eventually(t, "the follower has received the key of variables", func() bool {
 		resp, _ := to(t, follower, "GET", "/v1/var/counter?stale", nil)
 		return resp.StatusCode == http.StatusOK

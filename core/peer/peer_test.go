@@ -27,7 +27,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A raft that shuts down answers some requests never: see pending in core/consensus.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hashicorp/raft.(*deferError).Error"))
+}
 
 // election is who leads, as one server sees it.
 type election struct {
@@ -48,6 +51,8 @@ func (e *election) Leader() (id, address string) {
 	defer e.mu.Unlock()
 	return e.id, e.address
 }
+
+func (e *election) CaughtUp() bool { return true }
 
 func (e *election) LeaderChanged() <-chan struct{} {
 	e.mu.Lock()

@@ -26,6 +26,8 @@ type Consensus interface {
 	Leads() bool
 	// LeaderChanged returns a channel that is closed at the next change of Leader or Leads.
 	LeaderChanged() <-chan struct{}
+	// CaughtUp reports whether this server has applied what was committed before it started.
+	CaughtUp() bool
 }
 
 // Config configures Peers. All fields except TLS and Dial are required.
@@ -153,32 +155,28 @@ func (p *Peers) saw(index uint64) {
 	}
 }
 
-// CatchUp waits until this server's state contains all that it has shown to clients on
-// behalf of the leader, so that an index never goes backwards for them and what they have
-// written is there. It gives up after a short time, and at once without a leader: a server
+// CatchUp waits until this server's state contains what was committed before the server
+// started, and all that it has shown to clients on behalf of the leader, so that an index
+// never goes backwards for them and what they have written is there. It gives up after a short time, and at once without a leader: a server
 // that is cut off must still answer stale reads.
 func (p *Peers) CatchUp(ctx context.Context) {
-	_ = p.reach(ctx, p.floor.Load()) // what is known of the state is answered then
-}
-
-// reach waits until the state has an index.
-func (p *Peers) reach(ctx context.Context, index uint64) error {
-	if p.cfg.Index() >= index {
-		return nil
+	index := p.floor.Load()
+	there := func() bool { return p.cfg.Consensus.CaughtUp() && p.cfg.Index() >= index }
+	if there() {
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
 	tick := time.NewTicker(catchUpPause)
 	defer tick.Stop()
-	for p.cfg.Index() < index {
+	for !there() {
 		if id, _ := p.cfg.Leader(); id == "" {
-			return errdefs.Unavailablef("this server lags behind the others and has no leader: it has index %d, not %d; ask another server", p.cfg.Index(), index)
+			return
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return errdefs.Unavailablef("this server lags behind the leader: it has index %d, not %d; ask another server: %w", p.cfg.Index(), index, ctx.Err())
+			return
 		}
 	}
-	return nil
 }

@@ -40,7 +40,6 @@ func (s *Server) partOfPluginFile(digest string, offset int64) ([]byte, error) {
 	return s.files.Part(digest, offset)
 }
 
-
 // copyPluginFile copies a file from another server that has it.
 func (s *Server) copyPluginFile(ctx context.Context, digest string) error {
 	members, _, err := s.raft.Configuration()
