@@ -56,7 +56,7 @@ func (p *Peers) lead(ctx context.Context, here func(context.Context) error, ther
 	late := time.After(electing)
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		changed := p.cfg.Consensus.LeaderChanged()
-		err := p.attempt(ctx, here, there)
+		err := p.attempt(ctx, changed, here, there)
 		if err == nil || !again(err) {
 			return err
 		}
@@ -85,8 +85,9 @@ func final(err error) error {
 	return err
 }
 
-// attempt makes one attempt.
-func (p *Peers) attempt(ctx context.Context, here func(context.Context) error, there func(context.Context, leader) error) error {
+// attempt makes one attempt. changed is closed when there is news about the leader: nobody
+// waits any longer then for a connection to the one that was lost.
+func (p *Peers) attempt(ctx context.Context, changed <-chan struct{}, here func(context.Context) error, there func(context.Context, leader) error) error {
 	if p.Leads() {
 		tracked, wrote := propose.Track(ctx)
 		err := here(tracked)
@@ -104,8 +105,16 @@ func (p *Peers) attempt(ctx context.Context, here func(context.Context) error, t
 		return err
 	}
 	within, cancel := context.WithTimeout(ctx, reaching)
+	reached := make(chan struct{})
+	go func() {
+		select {
+		case <-changed:
+		case <-reached:
+		}
+		cancel()
+	}()
 	err = c.Reach(within)
-	cancel()
+	close(reached)
 	if err != nil {
 		return errNotSent{err}
 	}

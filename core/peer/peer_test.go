@@ -232,6 +232,31 @@ func TestARequestWaitsForTheElectionAndIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
+func TestNobodyWaitsForAConnectionToALeaderThatWasReplaced(t *testing.T) {
+	leader, follower := pair(t)
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mute.Close() })
+	follower.set(false, "gone", mute.Addr().String())
+	answer := make(chan string, 1)
+	began := time.Now()
+	go func() {
+		_, text := ask(t, "PUT", follower.url, "x")
+		answer <- text
+	}()
+	select {
+	case text := <-answer:
+		t.Fatalf("from a leader that says nothing: %s", text)
+	case <-time.After(100 * time.Millisecond):
+	}
+	follower.set(false, leader.id, leader.address)
+	if text, took := <-answer, time.Since(began); text != "one got x" || took > time.Second { // a connection is waited for twice as long
+		t.Errorf("%s after %v", text, took)
+	}
+}
+
 // refusal is what consensus says if nothing was proposed.
 func refusal() error {
 	return errdefs.WithReason(errdefs.Unavailablef("not the leader"), propose.ReasonNotLeader)
