@@ -176,8 +176,8 @@ func TestADockerTaskThatFailsSaysWhy(t *testing.T) {
 	}
 	a.Run(job("exit", "image = \"busybox:drover\"\n command = \"sh\"\n args = [\"-c\", \"exit 7\"]"))
 	a.Run(job("oom", "image = \"busybox:drover\"\n command = \"tail\"\n args = [\"/dev/zero\"]"))
-	a.Run(job("refused", "image = \"busybox:drover\"\n privileged = true"))
-	for id, says := range map[string]string{"exit": "Exit Code: 7", "oom": "OOM Killed", "refused": "allow_privileged"} {
+	a.Run(job("refused", "image = \"busybox:drover\"\n load = \"nothing.tar\""))
+	for id, says := range map[string]string{"exit": "Exit Code: 7", "oom": "OOM Killed", "refused": "config.load"} {
 		alloc := a.Await(id, model.AllocClientStatusFailed, 1)[0].ID
 		a.Eventually(10*time.Second, id+" says why", func() bool { return strings.Contains(a.Must("alloc", "status", alloc), says) })
 	}
