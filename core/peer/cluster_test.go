@@ -181,8 +181,8 @@ func TestAnIndexNeverGoesBackwardsForAClientOfOneServerAndItReadsWhatItWrote(t *
 func TestABlockingQueryWaitsOnItsServerAndIsAnsweredByTheLeader(t *testing.T) {
 	c := cluster(t)
 	leader, follower := c.Leader(), c.Follower()
-	resp, _ := must(t, follower, "PUT", "/v1/var/k", `{"Items":{"n":"0"}}`)
-	resp, _ = must(t, follower, "GET", "/v1/var/k", nil)
+	must(t, follower, "PUT", "/v1/var/k", `{"Items":{"n":"0"}}`)
+	resp, _ := must(t, follower, "GET", "/v1/var/k", nil)
 	index := resp.Header.Get("X-Nomad-Index")
 	if resp, _ := must(t, follower, "GET", "/v1/var/k?wait=50ms&index="+index, nil); resp.Header.Get("X-Nomad-Index") != index {
 		t.Errorf("without a change: %v", resp.Header)
@@ -260,7 +260,7 @@ func TestEachAcknowledgedWriteIsThereAndNoneIsAppliedTwiceWhenLeadersAreKilled(t
 				}
 				resp, text := to(t, m, "PUT", fmt.Sprintf("/v1/var/n/%d?cas=%d", round, index), fmt.Sprintf(`{"Items":{"n":"%d"}}`, n))
 				if resp.StatusCode != 200 { // the outcome is unknown: read
-					resp, text = to(t, m, "GET", fmt.Sprintf("/v1/var/n/%d", round), nil)
+					_, text = to(t, m, "GET", fmt.Sprintf("/v1/var/n/%d", round), nil)
 				} else {
 					counter.Add(1)
 				}

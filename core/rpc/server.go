@@ -66,7 +66,6 @@ func NewServerWithin(servers Servers, config *tls.Config, logger hclog.Logger, h
 		grpc.MaxRecvMsgSize(largestRequest),
 		grpc.MaxSendMsgSize(largestMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: aliveAnyway, Timeout: aliveWithin}),
-		grpc.SharedWriteBuffer(true), // idle nodes need no buffer of their own
 		grpc.ReadBufferSize(readBuffer),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: aliveEvery / 2, PermitWithoutStream: true}),
 	)

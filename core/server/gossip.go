@@ -316,6 +316,9 @@ func (s *Server) Leave(ctx context.Context) error {
 	if len(servers) < 2 {
 		return m.Leave()
 	}
+	if err := s.giveKeys(ctx); err != nil {
+		return err
+	}
 	if s.raft.IsLeader() {
 		if err := s.raft.TransferLeadership(ctx, ""); err != nil {
 			return fmt.Errorf("hand the lead over before this server leaves: %w", err)

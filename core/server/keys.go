@@ -6,9 +6,11 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/auth/keyshare"
+	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -16,19 +18,49 @@ import (
 
 // memberIDs returns the ids of the servers in the raft configuration.
 func (s *Server) memberIDs() ([]string, error) {
+	return s.idsOf(func(consensus.Server) bool { return true })
+}
+
+// voterIDs returns the ids of the servers that have a vote.
+func (s *Server) voterIDs() ([]string, error) {
+	return s.idsOf(func(m consensus.Server) bool { return m.Voter })
+}
+
+func (s *Server) idsOf(wanted func(consensus.Server) bool) (ids []string, err error) {
 	members, _, err := s.raft.Configuration()
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
 	for _, m := range members {
-		ids = append(ids, m.ID)
+		if wanted(m) {
+			ids = append(ids, m.ID)
+		}
 	}
-	return ids, nil
+	return ids, err
+}
+
+// giveKeys waits until another server that stays can open all root keys. Without it
+// nobody could read the variables after this server has left.
+func (s *Server) giveKeys(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveWait)
+	defer cancel()
+	tick := time.NewTicker(lookForMembership)
+	defer tick.Stop()
+	for {
+		voters, err := s.voterIDs()
+		if err != nil {
+			return err
+		}
+		if keyshare.Other(s.store.View(), s.ring, voters) != "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errdefs.FailedPreconditionf("no other server has received the root keys, so variables could not be read without this one: it stays a member; see the log of the others")
+		case <-tick.C:
+		}
+	}
 }
 
 func (s *Server) sharer() *keyshare.Sharer {
-	return &keyshare.Sharer{Store: s.store, Log: s.log(), Ring: s.ring, Members: s.memberIDs, Transfer: s.raft.TransferLeadership, Logger: s.cfg.Logger.Named("keyring")}
+	return &keyshare.Sharer{Store: s.store, Log: s.log(), Ring: s.ring, Members: s.memberIDs, Voters: s.voterIDs, Transfer: s.raft.TransferLeadership, Logger: s.cfg.Logger.Named("keyring")}
 }
 
 func (s *Server) keeper() *keyshare.Keeper {

@@ -42,6 +42,8 @@ type Sharer struct {
 	Ring  *keyring.Keyring
 	// Members returns the ids of the servers in the raft configuration.
 	Members func() ([]string, error)
+	// Voters returns those that have a vote: only they can lead.
+	Voters func() ([]string, error)
 	// Transfer makes another server the leader. It is called if this one cannot open a
 	// root key that the other can.
 	Transfer func(ctx context.Context, serverID string) error
@@ -103,7 +105,7 @@ func (s *Sharer) Once(ctx context.Context) error {
 	}
 	commands, err := Next(view, s.Ring, members)
 	if err != nil {
-		return s.handOver(ctx, view, members, err)
+		return s.handOver(ctx, view, err)
 	}
 	s.handing = time.Time{}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -121,7 +123,8 @@ func (s *Sharer) Once(ctx context.Context) error {
 }
 
 // handOver makes a server the leader that can open all root keys, after this one could not.
-func (s *Sharer) handOver(ctx context.Context, view *state.View, members []string, why error) error {
+// If that server has no vote yet, this one leads on, so that it can be given one.
+func (s *Sharer) handOver(ctx context.Context, view *state.View, why error) error {
 	switch now := time.Now(); {
 	case !errdefs.IsUnavailable(why):
 		return why
@@ -133,8 +136,23 @@ func (s *Sharer) handOver(ctx context.Context, view *state.View, members []strin
 	default:
 		s.handing = now.Add(pause)
 	}
+	voters, err := s.Voters()
+	if err != nil {
+		return err
+	}
+	other := Other(view, s.Ring, voters)
+	if other == "" {
+		return why
+	}
+	s.Logger.Info("this server leads and has not received all root keys; another one that has is to lead", "server", other)
+	return s.Transfer(ctx, other)
+}
+
+// Other returns one of the servers that can open all root keys and is not the server of
+// ring, "" if there is none.
+func Other(view *state.View, ring *keyring.Keyring, servers []string) string {
 	for key := range view.ServerKeys() {
-		if !slices.Contains(members, key.ServerID) || bytes.Equal(key.Public, s.Ring.Public()) {
+		if !slices.Contains(servers, key.ServerID) || bytes.Equal(key.Public, ring.Public()) {
 			continue
 		}
 		able := true
@@ -142,11 +160,10 @@ func (s *Sharer) handOver(ctx context.Context, view *state.View, members []strin
 			able = able && root.WrapFor(key.Public) != nil
 		}
 		if able {
-			s.Logger.Info("this server leads and has not received all root keys; another one that has is to lead", "server", key.ServerID)
-			return s.Transfer(ctx, key.ServerID)
+			return key.ServerID
 		}
 	}
-	return why
+	return ""
 }
 
 // Next returns the commands that bring the keys in state nearer to what they should be, in

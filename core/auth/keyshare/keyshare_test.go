@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -219,4 +220,38 @@ func TestWrapsForAKeyThatHasChangedMeanwhileAreLeftOutAndASigningKeyOfAnotherLea
 	if _, err := one.SigningKey(k); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestALeaderWithoutTheKeysHandsOverOnlyToAServerThatHasThemAndAVote(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.ring(t.TempDir(), "s1"), w.ring(t.TempDir(), "s2")
+	w.apply(&fsm.UpsertServerKey{Key: one.Server()})
+	root, err := one.NewKey("k", time.Now(), slices.Values([]*model.ServerKey(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.apply(&fsm.UpsertRootKey{Key: root})
+	w.apply(&fsm.UpsertServerKey{Key: two.Server()})
+	synctest.Test(t, func(t *testing.T) {
+		voters, handed := []string{"s2"}, ""
+		s := &keyshare.Sharer{
+			Store: w.store, Log: w, Ring: two, Logger: hclog.NewNullLogger(),
+			Members:  func() ([]string, error) { return []string{"s1", "s2"}, nil },
+			Voters:   func() ([]string, error) { return voters, nil },
+			Transfer: func(_ context.Context, to string) error { handed = to; return nil },
+		}
+		wait := func() {
+			for range 3 * 60 {
+				_ = s.Once(t.Context())
+				time.Sleep(time.Second)
+			}
+		}
+		if wait(); handed != "" {
+			t.Errorf("the lead was handed to %s, which has no vote", handed)
+		}
+		voters = []string{"s1", "s2"}
+		if wait(); handed != "s1" {
+			t.Errorf("the lead was handed to %q, not to s1", handed)
+		}
+	})
 }

@@ -72,7 +72,9 @@ func (d *daemon) watch(ctx context.Context) error {
 				continue
 			}
 			if m.Action == events.ActionOOM {
-				t.outOfMemory()
+				if t.blame() {
+					t.tellOutOfMemory()
+				}
 				continue
 			}
 			slots <- struct{}{}
@@ -86,13 +88,6 @@ func (d *daemon) watch(ctx context.Context) error {
 			d.settleAll(ctx)
 		}
 	}
-}
-
-// outOfMemory emits an event. The killed process may be a child, so the task may
-// keep running.
-func (t *task) outOfMemory() {
-	t.blame()
-	t.d.events.tell(t.id, "The kernel killed a process of the task: it used more memory than it may have", nil)
 }
 
 // died handles the die event of a container.

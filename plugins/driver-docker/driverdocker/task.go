@@ -166,8 +166,13 @@ func (t *task) end(at time.Time, r driver.ExitResult) {
 		return
 	}
 	t.endedAt, t.exit = at, &r
-	if t.oom {
+	switch {
+	case t.oom:
 		t.amend() // some daemons send the event before they update the state
+	case r.OOMKilled: // and some do not send it at all
+		t.oom = true
+		close(t.blamed)
+		t.tellOutOfMemory()
 	}
 	close(t.ended)
 	if t.whenEnded != nil {
@@ -189,15 +194,23 @@ func (t *task) amend() {
 const killed = 128 + 9
 
 // blame records that the OOM killer has killed a process of the task. The daemon may
-// report this after the end of the task.
-func (t *task) blame() {
+// report this after the end of the task. It reports whether that is news.
+func (t *task) blame() (news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	news = !t.oom || t.exit == nil
 	if !t.oom {
 		t.oom = true
 		close(t.blamed)
 	}
 	t.amend()
+	return news
+}
+
+// tellOutOfMemory emits an event. The killed process may be a child, so the task may
+// keep running.
+func (t *task) tellOutOfMemory() {
+	t.d.events.tell(t.id, "The kernel killed a process of the task: it used more memory than it may have", nil)
 }
 
 // explain gives the daemon a moment to report an out-of-memory kill if the task
@@ -216,8 +229,8 @@ func (t *task) explain(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if c, err := t.d.inspect(ctx, t.state.Container); err == nil && c.State.OOMKilled {
-		t.blame()
+	if c, err := t.d.inspect(ctx, t.state.Container); err == nil && c.State.OOMKilled && t.blame() {
+		t.tellOutOfMemory()
 	}
 	t.wasAsked() // explain waits only once per task
 }
