@@ -41,13 +41,18 @@ func (s *Server) agentHealth(w http.ResponseWriter, r *http.Request) (any, error
 	}
 	ok := (h.Client == nil || h.Client.Ok) && (h.Server == nil || h.Server.Ok) && (h.Client != nil || h.Server != nil)
 	if !ok {
-		body, err := json.Marshal(h)
-		if err != nil {
-			return nil, err
-		}
-		return nil, fail(http.StatusInternalServerError, string(body))
+		return nil, unhealthy(http.StatusInternalServerError, h)
 	}
 	return h, nil
+}
+
+// unhealthy returns an error with a status whose text is the body as JSON.
+func unhealthy(status int, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	return fail(status, string(text))
 }
 
 func (s *Server) agentJoin(_ http.ResponseWriter, r *http.Request) (any, error) {

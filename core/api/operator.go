@@ -4,7 +4,6 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 
@@ -69,11 +68,7 @@ func (s *Server) autopilotHealth(_ http.ResponseWriter, r *http.Request) (any, e
 	if err != nil || h.Healthy {
 		return h, err
 	}
-	body, err := json.Marshal(h)
-	if err != nil {
-		return nil, err
-	}
-	return nil, fail(http.StatusTooManyRequests, string(body))
+	return nil, unhealthy(http.StatusTooManyRequests, h)
 }
 
 func theSchedulerConfig(v View, _ *query) (*model.SchedulerConfiguration, error) {

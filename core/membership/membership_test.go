@@ -4,12 +4,10 @@
 package membership_test
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,31 +28,14 @@ type server struct {
 	*membership.Membership
 	t       *testing.T
 	cfg     membership.Config
-	log     *journal
+	log     *testkit.Journal
 	stopped bool
-}
-
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
 }
 
 // start starts a server of the region global that gossips on 127.0.0.1.
 func start(t *testing.T, name string, adjust func(*membership.Config)) *server {
 	t.Helper()
-	log := &journal{}
+	log := &testkit.Journal{}
 	at := fmt.Sprintf("127.0.0.1:%d", testkit.FreePorts(t, 1)[0])
 	cfg := membership.Config{
 		ID: uuid.NewString(), Name: name, Region: "global", Datacenter: "dc1", Version: "0.0.0", Listen: at, RPC: "127.0.0.1:4647", Expect: 3,

@@ -4,13 +4,11 @@
 package rpc_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,32 +19,14 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// journal is a log that several goroutines write.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
 // port opens a Port that serves nodes, and returns its log.
-func port(t *testing.T, secure *rpc.TLS, handshake time.Duration) (*rpc.Port, *journal, string) {
+func port(t *testing.T, secure *rpc.TLS, handshake time.Duration) (*rpc.Port, *testkit.Journal, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &journal{}
+	log := &testkit.Journal{}
 	p, err := rpc.NewPort(l, rpc.PortConfig{TLS: secure, Handshake: handshake, Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
 	if err != nil {
 		t.Fatal(err)
