@@ -140,7 +140,7 @@ func TestStaleReadsAreServedHereAndSayHowOldTheyMayBe(t *testing.T) {
 	}
 	follower.Cut()
 	testkit.Eventually(t, "the follower has lost its leader", func() bool { _, known := follower.Raft().Leader(); return !known })
-	time.Sleep(20 * time.Millisecond) // so that the contact is at least so long ago
+	testkit.Eventually(t, "the contact is a while ago", func() bool { return follower.Raft().LastContact() >= 20*time.Millisecond })
 	resp, _ := must(t, follower, "GET", "/v1/jobs?stale", nil)
 	if ms, err := strconv.Atoi(resp.Header.Get("X-Nomad-LastContact")); resp.Header.Get("X-Nomad-KnownLeader") != "false" || err != nil || ms < 20 {
 		t.Errorf("without a leader: %v", resp.Header)

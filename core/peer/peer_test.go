@@ -288,13 +288,13 @@ func TestOnlyWhatWasCertainlyNotProposedIsSentAgain(t *testing.T) {
 			method = "GET"
 		}
 		for _, where := range []string{"follower", "leader"} {
+			if where == "leader" && strings.Contains(name, "broke off") {
+				continue // there is no connection
+			}
 			t.Run(name+" through the "+where, func(t *testing.T) {
 				leader, through := pair(t)
 				if where == "leader" {
 					through = leader
-					if strings.Contains(name, "broke off") {
-						t.Skip("there is no connection")
-					}
 				}
 				answer := leader.act
 				leader.act = func(w http.ResponseWriter, r *http.Request) (any, error) {
