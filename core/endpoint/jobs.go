@@ -12,6 +12,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -174,16 +175,12 @@ func (e *Endpoint) registration(job *model.Job, trigger string, req *api.JobRegi
 
 // proposeRegistration proposes whole, which is or contains the registration cmd.
 func (e *Endpoint) proposeRegistration(ctx context.Context, whole fsm.Command, cmd *fsm.UpsertJob) (*api.JobRegisterResponse, error) {
-	job := cmd.Job
-	index, err := e.propose(ctx, whole)
+	registered, index, err := propose.Answered[uint64](ctx, e.Raft, whole)
 	if err != nil {
 		return nil, err
 	}
-	out := &api.JobRegisterResponse{}
+	out := &api.JobRegisterResponse{JobModifyIndex: registered}
 	out.Index = index
-	if stored := e.Store.View().JobByID(job.Namespace, job.ID); stored != nil {
-		out.JobModifyIndex = stored.JobModifyIndex
-	}
 	if cmd.Eval != nil {
 		out.EvalID, out.EvalCreateIndex = cmd.Eval.ID, index
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -50,13 +51,11 @@ func (e *Endpoint) PutVariable(ctx context.Context, req *api.VariableRequest) (*
 			return nil, 0, errdefs.InvalidArgumentf("variable missing required Items object")
 		}
 	}
-	index, err := e.propose(ctx, cmd)
+	// The client learns what it has written, even if someone else has changed it since: with
+	// the index or the lock of another it would take the other's for its own.
+	stored, index, err := propose.Answered[*model.Variable](ctx, e.Raft, cmd)
 	if err != nil {
 		return nil, index, err
-	}
-	stored := e.Store.View().VariableByPath(req.Namespace, req.Path)
-	if stored == nil {
-		return nil, index, errdefs.Abortedf("the variable was deleted right after it was written")
 	}
 	out, err := e.OpenVariable(stored)
 	return out, index, err

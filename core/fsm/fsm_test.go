@@ -138,7 +138,7 @@ func TestACommandThatPanicsIsLostAloneAndSaysSo(t *testing.T) {
 		entries = append(entries, fsm.Entry{Index: uint64(10 + i), Data: data})
 	}
 	results := f.ApplyBatch(entries)
-	if err, ok := results[1].(error); results[0] != nil || results[2] != nil || !ok || !errdefs.IsInternal(err) {
+	if err, ok := results[1].(error); refused(results[0]) || refused(results[2]) || !ok || !errdefs.IsInternal(err) {
 		t.Fatalf("results are %v", results)
 	}
 	v := f.Store().View()
@@ -159,7 +159,7 @@ func TestFromAnEntryThatCannotBeReadOnNothingIsApplied(t *testing.T) {
 	entries := []fsm.Entry{{Index: 10, Data: job("before")}, {Index: 11, Data: []byte{1, 255}}, {Index: 12, Data: job("after")}}
 	answers := f.ApplyBatch(entries)
 	answers = append(answers, f.ApplyBatch([]fsm.Entry{{Index: 13, Data: job("later")}})...)
-	if answers[0] != nil {
+	if refused(answers[0]) {
 		t.Errorf("the entry before: %v", answers[0])
 	}
 	for i, a := range answers[1:] {

@@ -11,14 +11,20 @@ import (
 
 // UpsertJob registers a job. The state assigns version and indexes; a job that equals
 // its current version keeps them. With EnforceIndex the job's JobModifyIndex must
-// match, where 0 means that the job must not exist.
+// match, where 0 means that the job must not exist. Its answer is the job's new
+// JobModifyIndex.
 type UpsertJob struct {
 	Job            *model.Job
 	Submission     *model.JobSubmission
 	Eval           *model.Evaluation
 	EnforceIndex   bool
 	JobModifyIndex uint64
+
+	registered uint64
 }
+
+// answer returns the JobModifyIndex that the job has after this command.
+func (c *UpsertJob) answer() any { return c.registered }
 
 func (*UpsertJob) kind() byte { return kindUpsertJob }
 
@@ -32,6 +38,7 @@ func (c *UpsertJob) apply(tx *state.Tx) error {
 		}
 	}
 	job := tx.UpsertJob(c.Job, c.Submission)
+	c.registered = job.JobModifyIndex
 	upsertJobEval(tx, c.Eval, job)
 	return nil
 }

@@ -19,6 +19,14 @@ type ScaleJob struct {
 	Register  *UpsertJob // nil for a message
 }
 
+// answer returns that of Register.
+func (c *ScaleJob) answer() any {
+	if c.Register == nil {
+		return nil
+	}
+	return c.Register.answer()
+}
+
 func (*ScaleJob) kind() byte { return kindScaleJob }
 
 func (c *ScaleJob) apply(tx *state.Tx) error {

@@ -20,7 +20,7 @@ const (
 
 // PutVariable stores a variable. While its lock is held at Now, only writes with the
 // lock's id are accepted. With CAS the stored modify index must be Index (0: it must
-// not exist).
+// not exist). Its answer is the stored *model.Variable.
 type PutVariable struct {
 	Variable *model.Variable // empty Data keeps the items; ModifyTime is Now
 	Op       int
@@ -28,7 +28,13 @@ type PutVariable struct {
 	CAS      bool
 	Index    uint64
 	Now      int64
+
+	stored *model.Variable
 }
+
+// answer returns the variable as this command has stored it. The state may already have a
+// later one when the proposer looks.
+func (c *PutVariable) answer() any { return c.stored }
 
 func (*PutVariable) kind() byte { return kindPutVariable }
 
@@ -77,6 +83,7 @@ func sameIndex(cur *model.Variable, cas bool, index uint64) error {
 
 func (c *PutVariable) store(tx *state.Tx, cur *model.Variable) error {
 	row := *c.Variable
+	c.stored = &row
 	if len(row.Data) > 0 && row.KeyID != "" && tx.View().RootKeyByID(row.KeyID) == nil {
 		return errdefs.Abortedf("the root key that variable %q was sealed with was removed meanwhile; write it again", row.Path)
 	}

@@ -6,7 +6,6 @@ package fsm_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -36,16 +35,32 @@ func snapshotOf(t testing.TB, f *fsm.FSM) []byte {
 	return buf.Bytes()
 }
 
-func hashOf(t testing.TB, f *fsm.FSM) [32]byte { return sha256.Sum256(snapshotOf(t, f)) }
+func hashOf(t testing.TB, f *fsm.FSM) string {
+	t.Helper()
+	digest, err := fsm.Digest(t.Context(), f.Store().View())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
 
 // mustApply applies one command and fails the test if it is refused.
 func mustApply(t testing.TB, f *fsm.FSM, c fsm.Command) uint64 {
 	t.Helper()
 	index, answer := apply(t, f, c)
-	if answer != nil {
+	if refused(answer) {
 		t.Fatalf("%T: %v", c, answer)
 	}
 	return index
+}
+
+// refused reports whether an answer says that a command, or a part of it, was not applied.
+func refused(answer any) bool {
+	switch answer.(type) {
+	case error, []model.PlanRejection:
+		return true
+	}
+	return false
 }
 
 func apply(t testing.TB, f *fsm.FSM, c fsm.Command) (uint64, any) {

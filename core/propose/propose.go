@@ -62,6 +62,22 @@ func Commands(ctx context.Context, log Log, commands ...fsm.Command) (index uint
 	return index, err
 }
 
+// Answered is Bounded for one command that has an answer, of which it returns the type
+// that the caller expects.
+func Answered[T any](ctx context.Context, log Log, command fsm.Command) (answer T, index uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
+	index, got, err := entry(ctx, log, []fsm.Command{command})
+	if err != nil {
+		return answer, index, err
+	}
+	answer, ok := got.(T)
+	if !ok {
+		return answer, index, errdefs.Internalf("the answer of a %T is a %T", command, got)
+	}
+	return answer, index, nil
+}
+
 // Bounded is Commands with a time limit, for contexts that may have none.
 func Bounded(ctx context.Context, log Log, commands ...fsm.Command) (index uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
