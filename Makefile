@@ -60,6 +60,10 @@ e2e: build ## black-box tests on the real binaries only
 hostile: build ## inject faults, damage, pauses and hostile messages, DROVER_HOSTILE_ROUNDS (100) rounds each; `make test` runs a few
 	DROVER_HOSTILE_ROUNDS=$${DROVER_HOSTILE_ROUNDS:-100} $(GO) test -count=1 -timeout 90m -v -run Hostile ./core/... ./plugins/... ./test/hostile ./test/e2e/...
 
+.PHONY: nemesis
+nemesis: build ## break a cluster of real servers while clients use it, DROVER_NEMESIS_ROUNDS (1000) rounds; `make test` runs 50 short ones
+	DROVER_NEMESIS_ROUNDS=$${DROVER_NEMESIS_ROUNDS:-1000} $(GO) test -count=1 -timeout 4h -v ./test/e2e/nemesis
+
 .PHONY: docs
 docs: ## regenerate parts of docs/design from layers.txt, the packages' docs and the tables of states
 	$(GO) test -count=1 ./internal/repotest -run "TestTheTableOfLayout|TestTheStateDiagrams" -update

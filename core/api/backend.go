@@ -73,9 +73,9 @@ type ReadMode int
 
 // Read modes.
 const (
-	ReadDefault    ReadMode = iota // the leader answers, or a server that has caught up with it
+	ReadDefault    ReadMode = iota // the leader answers after it has confirmed its leadership
 	ReadStale                      // any server answers from its own state
-	ReadConsistent                 // the leader answers after it has confirmed its leadership
+	ReadConsistent                 // the same as ReadDefault; clients of the reference ask for it
 )
 
 // ReadMeta is the metadata of a read, for headers.

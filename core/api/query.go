@@ -94,9 +94,15 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, rt *route) (any, e
 	defer cancel()
 	for {
 		a, again := s.lookOnce(r.Context(), q, keys, look, timeout.Done())
-		if !again {
-			return finish(w, meta, a)
+		if again {
+			continue
 		}
+		if q.minIndex != 0 { // after a wait another server may lead
+			if meta, err = s.backend.Ready(r.Context(), q.mode); err != nil {
+				return nil, err
+			}
+		}
+		return finish(w, meta, a)
 	}
 }
 

@@ -15,6 +15,15 @@ import (
 type Snapshots interface {
 	SaveSnapshot(ctx context.Context) (*Snapshot, error)
 	RestoreSnapshot(ctx context.Context, r io.Reader) error
+	// StateDigest returns the digest of this server's own state.
+	StateDigest(ctx context.Context) (*StateDigest, error)
+}
+
+// StateDigest is a digest of a server's state at an index. Servers of one cluster have
+// equal digests at equal indexes.
+type StateDigest struct {
+	Index  uint64
+	Digest string // "sha256:HEX"
 }
 
 // Snapshot is a saved state. The caller closes the reader.
@@ -58,6 +67,16 @@ func (s *Server) restoreSnapshot(w http.ResponseWriter, r *http.Request) (any, e
 	}
 	setIndex(w, s.backend.View().Index())
 	return struct{}{}, nil
+}
+
+// stateDigest answers for the server that receives the request, not for the leader.
+func (s *Server) stateDigest(w http.ResponseWriter, r *http.Request) (any, error) {
+	digest, err := s.backend.StateDigest(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	setIndex(w, digest.Index)
+	return digest, nil
 }
 
 // AutopilotConfiguration is the configuration of autopilot.

@@ -133,7 +133,7 @@ func (c *cluster) leader(not string) *member {
 	eventually(c.T, "another server than "+not+" leads", func() bool {
 		for id, m := range c.members {
 			switch {
-			case m.Node == nil || !m.IsLeader() || m.VerifyLeader(c.Context()) != nil:
+			case m.Node == nil || !m.IsLeader() || m.Barrier(c.Context()) != nil:
 			case id == not:
 				_ = m.TransferLeadership(c.Context(), "") // it is tried until it succeeds
 			default:

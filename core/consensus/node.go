@@ -42,6 +42,7 @@ type Node struct {
 	opened  time.Time
 	caught  atomic.Bool // see CaughtUp
 	leading changes
+	asked   confirmations
 }
 
 // Open starts the node. It restores the state machine from the newest snapshot before
@@ -310,16 +311,6 @@ func (n *Node) Barrier(ctx context.Context) error {
 		return n.classify(what, err)
 	}
 	return n.brokenDown()
-}
-
-// VerifyLeader confirms with a quorum that this server is still the leader, so that a
-// read after it is not stale.
-func (n *Node) VerifyLeader(ctx context.Context) error {
-	const what = "confirm the lead with the other servers"
-	if err := n.brokenDown(); err != nil {
-		return err
-	}
-	return n.classify(what, n.pending.ask(ctx, n.raft.VerifyLeader))
 }
 
 // AppliedIndex returns the index up to which raft has passed the log to the state

@@ -326,7 +326,7 @@ func (c *cluster) leader() string {
 	var leader string
 	eventually(c.t, "one server leads", func() bool {
 		for id, n := range c.nodes {
-			if n.IsLeader() && n.VerifyLeader(c.t.Context()) == nil {
+			if n.IsLeader() && n.Barrier(c.t.Context()) == nil {
 				leader = id
 				return true
 			}

@@ -107,19 +107,17 @@ func (e *Endpoint) newEval(job *model.Job, trigger string) *model.Evaluation {
 	return model.NewEvaluation(newID(), trigger, job, e.Now())
 }
 
-// Ready returns at once for a stale read. Otherwise a leader must be known, and for a
-// consistent read this server must still be the leader.
+// Ready returns at once for a stale read. Otherwise this server must still be the leader
+// after the call: one that was suspended or cut off does not know yet that another leads.
 func (e *Endpoint) Ready(ctx context.Context, mode api.ReadMode) (api.ReadMeta, error) {
 	meta := api.ReadMeta{KnownLeader: e.Raft.HasLeader(), LastContactMS: e.Raft.LastContact().Milliseconds()}
 	switch {
 	case mode == api.ReadStale:
 		return meta, nil
 	case !meta.KnownLeader:
-		return meta, errdefs.Unavailablef("No cluster leader")
-	case mode == api.ReadConsistent:
-		return meta, e.Raft.VerifyLeader(ctx)
+		return meta, errdefs.WithReason(errdefs.Unavailablef("No cluster leader"), propose.ReasonNotLeader)
 	}
-	return meta, nil
+	return meta, e.Raft.VerifyLeader(ctx)
 }
 
 // View returns the newest committed state.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
@@ -122,4 +123,51 @@ func shortly(ctx context.Context) context.Context {
 	ctx, cancel := context.WithDeadline(ctx, time.Now())
 	cancel()
 	return ctx
+}
+
+func TestALeaderThatIsCutOffAnswersNoReadAlsoBeforeItNotices(t *testing.T) {
+	c := testkit.NewServers(t, 3)
+	first := c.Leader()
+	namespace(t, first, "old")
+	for _, mode := range []api.ReadMode{api.ReadDefault, api.ReadConsistent} {
+		if _, err := first.Endpoint().Ready(t.Context(), mode); err != nil {
+			t.Fatalf("a read of mode %d of a leader: %v", mode, err)
+		}
+	}
+	first.Cut()
+	for _, mode := range []api.ReadMode{api.ReadDefault, api.ReadConsistent} {
+		if _, err := first.Endpoint().Ready(t.Context(), mode); !propose.NotLeader(err) {
+			t.Errorf("a read of mode %d of a leader that nobody reaches: %v", mode, err)
+		}
+	}
+	if _, err := first.Endpoint().Ready(t.Context(), api.ReadStale); err != nil {
+		t.Errorf("a stale read: %v", err)
+	}
+}
+
+func TestServersHaveTheSameDigestAtTheSameIndex(t *testing.T) {
+	c := testkit.NewServers(t, 3)
+	namespace(t, c.Leader(), "one")
+	behind := c.Follower()
+	behind.Stop()
+	namespace(t, c.Leader(), "two")
+	behind.Start()
+	digests := func() (indexes, digests map[any]bool) {
+		indexes, digests = map[any]bool{}, map[any]bool{}
+		for _, m := range c.All {
+			d, err := m.StateDigest(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			indexes[d.Index], digests[d.Digest] = true, true
+		}
+		return indexes, digests
+	}
+	testkit.Eventually(t, "all servers are at one index", func() bool {
+		i, d := digests()
+		if len(i) == 1 && len(d) != 1 {
+			t.Fatalf("digests at index %v: %v", i, d)
+		}
+		return len(i) == 1
+	})
 }

@@ -138,6 +138,7 @@ type Server struct {
 	failed    chan error // capacity 1
 	workers   *pool
 	snapshots sync.Mutex // held while a snapshot is written or restored
+	digest    digest
 }
 
 // ids generates UUIDs.

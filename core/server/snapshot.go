@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
@@ -39,6 +40,30 @@ func (s *Server) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
 		return nil, err
 	}
 	return &api.Snapshot{ReadCloser: a, Size: a.Size, Digest: a.Digest, Index: a.Info.Index}, nil
+}
+
+// digest is the newest digest of the state. It is computed for one request at a time, and
+// once for each index.
+type digest struct {
+	mu     sync.Mutex
+	newest api.StateDigest
+}
+
+// StateDigest returns the digest of this server's own state.
+func (s *Server) StateDigest(ctx context.Context) (*api.StateDigest, error) {
+	s.digest.mu.Lock()
+	defer s.digest.mu.Unlock()
+	view := s.store.View()
+	if last := s.digest.newest; last.Digest != "" && last.Index == view.Index() {
+		return &last, nil
+	}
+	text, err := fsm.Digest(ctx, view)
+	if err != nil {
+		return nil, err
+	}
+	s.digest.newest = api.StateDigest{Index: view.Index(), Digest: text}
+	out := s.digest.newest
+	return &out, nil
 }
 
 // RestoreSnapshot replaces the state of the cluster by an archive.

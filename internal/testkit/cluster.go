@@ -230,6 +230,9 @@ func (b *backend) TransferLeadership(context.Context, string, string) (*api.Lead
 func (b *backend) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
 	return b.server.SaveSnapshot(ctx)
 }
+func (b *backend) StateDigest(ctx context.Context) (*api.StateDigest, error) {
+	return b.server.StateDigest(ctx)
+}
 func (b *backend) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	return b.server.RestoreSnapshot(ctx, r)
 }

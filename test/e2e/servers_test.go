@@ -36,19 +36,11 @@ func newServers(t *testing.T) *servers {
 	rand.Read(key[:])
 	var joins []string
 	for i := range 3 {
-		joins = append(joins, fmt.Sprintf("%q", fmt.Sprintf("%s%d", s.network.Subnet, i+2)))
+		joins = append(joins, fmt.Sprintf("%s%d", s.network.Subnet, i+2))
 	}
+	config := harness.ServerOf(base64.StdEncoding.EncodeToString(key[:]), joins...)
 	for i := range 3 {
-		a := &agent{s.network.Machine(fmt.Sprintf("s%d", i+1), fmt.Sprintf(`leave_on_interrupt = true
-server {
-  enabled          = true
-  bootstrap_expect = 3
-  encrypt          = %q
-  server_join {
-    retry_join     = [%s]
-    retry_interval = "1s"
-  }
-}`, base64.StdEncoding.EncodeToString(key[:]), strings.Join(joins, ", ")))}
+		a := &agent{s.network.Machine(fmt.Sprintf("s%d", i+1), config)}
 		s.all = append(s.all, a)
 	}
 	for _, a := range s.all {

@@ -220,7 +220,7 @@ func (c *capture) cluster(ctx context.Context) {
 	for name, route := range map[string]string{
 		"agent-self": "/v1/agent/self", "members": "/v1/agent/members", "agent-host": "/v1/agent/host", "regions": "/v1/regions",
 		"namespaces": "/v1/namespaces", "node-pools": "/v1/node/pools", "license": "/v1/operator/license", "health": "/v1/agent/health",
-		"raft-configuration": "/v1/operator/raft/configuration", "autopilot-health": "/v1/operator/autopilot/health",
+		"raft-configuration": "/v1/operator/raft/configuration", "state-digest": "/v1/operator/state/digest", "autopilot-health": "/v1/operator/autopilot/health",
 		"autopilot-configuration": "/v1/operator/autopilot/configuration", "scheduler-configuration": "/v1/operator/scheduler/configuration",
 	} {
 		c.get(ctx, "cluster/"+name+".json", route, nil)

@@ -134,6 +134,11 @@ func (d *Daemon) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
 	return d.server.SaveSnapshot(ctx)
 }
 
+// StateDigest returns the digest of this server's state.
+func (d *Daemon) StateDigest(ctx context.Context) (*api.StateDigest, error) {
+	return d.server.StateDigest(ctx)
+}
+
 // RestoreSnapshot replaces the state of the cluster with an archive.
 func (d *Daemon) RestoreSnapshot(ctx context.Context, r io.Reader) error {
 	return d.server.RestoreSnapshot(ctx, r)

@@ -207,6 +207,12 @@ func (c *Client) SaveSnapshot(ctx context.Context, stale bool) (*Answer, error) 
 	return c.success(ctx, r)
 }
 
+// StateDigest reads the digest of the state of the server that is asked.
+func (c *Client) StateDigest(ctx context.Context) (*api.StateDigest, error) {
+	out, _, err := get[*api.StateDigest](ctx, c, "/v1/operator/state/digest", nil)
+	return out, err
+}
+
 // RestoreSnapshot replaces the state of the servers.
 func (c *Client) RestoreSnapshot(ctx context.Context, snapshot io.Reader) error {
 	answer, err := c.success(ctx, &Request{Method: http.MethodPut, Path: "/v1/operator/snapshot", Body: snapshot})

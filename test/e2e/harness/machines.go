@@ -125,11 +125,15 @@ func (a *Agent) RPCAddress() string {
 	return strings.TrimSuffix(strings.TrimPrefix(a.Addr, "http://"), ":4646") + ":4647"
 }
 
-// NodeOf returns the configuration of a node of a server.
-func NodeOf(server *Agent) string {
+// NodeOf returns the configuration of a node of servers.
+func NodeOf(servers ...*Agent) string {
+	var addresses []string
+	for _, s := range servers {
+		addresses = append(addresses, fmt.Sprintf("%q", s.RPCAddress()))
+	}
 	return fmt.Sprintf(`client {
   enabled           = true
-  servers           = [%q]
+  servers           = [%s]
   network_interface = "eth0"
   cpu_total_compute = 20000
   memory_total_mb   = 20000
@@ -138,7 +142,7 @@ func NodeOf(server *Agent) string {
 plugin "raw_exec" {
   config { enabled = true }
 }
-`, server.RPCAddress())
+`, strings.Join(addresses, ", "))
 }
 
 // Secured returns the configuration of mutual TLS.

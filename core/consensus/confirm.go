@@ -1,0 +1,106 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package consensus
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// VerifyLeader returns once a quorum has confirmed, after the call, that this server leads,
+// and the server has applied what was committed before its term: what it has applied then
+// lacks no write that was acknowledged before the call. Callers that wait share one
+// question to the other servers. An error says that the caller may ask another server.
+func (n *Node) VerifyLeader(ctx context.Context) error {
+	const what = "confirm the lead with the other servers"
+	if err := n.brokenDown(); err != nil {
+		return err
+	}
+	err := n.asked.wait(ctx, n.confirm)
+	if errors.Is(err, raft.ErrLeadershipLost) {
+		err = raft.ErrNotLeader // nothing was written
+	}
+	return n.classify(what, err)
+}
+
+// confirm asks the other servers.
+func (n *Node) confirm() error {
+	if !n.Leads() {
+		return raft.ErrNotLeader
+	}
+	if !n.aloneVoting() {
+		if err := n.pending.ask(context.Background(), n.raft.VerifyLeader); err != nil {
+			return err
+		}
+	}
+	// It may have lost the lead and have it again: then others have written meanwhile.
+	if !n.Leads() {
+		return raft.ErrNotLeader
+	}
+	return nil
+}
+
+// aloneVoting reports whether nobody else can elect a leader.
+func (n *Node) aloneVoting() bool {
+	voters := 0
+	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			voters++
+		}
+	}
+	return voters == 1
+}
+
+// confirmations lets those who wait for a confirmation share it: all who come while one is
+// under way share the next, because the one under way may have begun too early for them.
+type confirmations struct {
+	mu      sync.Mutex
+	next    *confirmation // nil: nobody waits for another one
+	running bool
+}
+
+type confirmation struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// wait returns the result of a question that was asked after the call.
+func (c *confirmations) wait(ctx context.Context, ask func() error) error {
+	c.mu.Lock()
+	mine := c.next
+	if mine == nil {
+		mine = &confirmation{done: make(chan struct{})}
+		c.next = mine
+	}
+	if !c.running {
+		c.running = true
+		go c.run(ask)
+	}
+	c.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run asks until nobody waits.
+func (c *confirmations) run(ask func() error) {
+	for {
+		c.mu.Lock()
+		now := c.next
+		c.next = nil
+		c.running = now != nil
+		c.mu.Unlock()
+		if now == nil {
+			return
+		}
+		now.err = ask()
+		close(now.done)
+	}
+}
