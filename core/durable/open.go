@@ -170,6 +170,9 @@ func checkIndex(file string) error {
 	if n, err = length(end); err != nil {
 		return err
 	}
+	if n == 0 { // the checksum of nothing is zero: a footer of zeros would be right
+		return errdefs.Internalf("its end is empty")
+	}
 	index, err := before(n)
 	if err != nil {
 		return err

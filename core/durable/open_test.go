@@ -72,11 +72,24 @@ func TestATableThatAKilledProcessDidNotFinishIsIgnored(t *testing.T) {
 	}
 }
 
+// zeroEnd overwrites the end of a file with zeros.
+func zeroEnd(file string, n int64) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if err := os.Truncate(file, info.Size()-n); err != nil {
+		return err
+	}
+	return os.Truncate(file, info.Size())
+}
+
 func TestAStoreWithADamagedTableOrWithoutItsManifestIsNotOpened(t *testing.T) {
 	for name, damage := range map[string]func(dir string) error{
-		"table cut off":    func(dir string) error { return os.Truncate(tables(t, dir)[0], 3) },
-		"table missing":    func(dir string) error { return os.Remove(tables(t, dir)[0]) },
-		"manifest missing": func(dir string) error { return os.Remove(filepath.Join(dir, badger.ManifestFilename)) },
+		"table cut off":           func(dir string) error { return os.Truncate(tables(t, dir)[0], 3) },
+		"table ending with zeros": func(dir string) error { return zeroEnd(tables(t, dir)[0], 9) },
+		"table missing":           func(dir string) error { return os.Remove(tables(t, dir)[0]) },
+		"manifest missing":        func(dir string) error { return os.Remove(filepath.Join(dir, badger.ManifestFilename)) },
 		"manifest damaged": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, badger.ManifestFilename), []byte("something else"), 0o600)
 		},
