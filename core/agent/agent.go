@@ -252,7 +252,8 @@ func (a *Agent) open(ctx context.Context) error {
 		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.devices, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
 		Ended:   func(string) { a.collector.Garbage() }, Previous: func(id string) <-chan struct{} { return a.allocs.Previous(id) },
-		Starts:  make(chan struct{}, a.cfg.ParallelStarts),
+		Starts: make(chan struct{}, a.cfg.ParallelStarts),
+		Data:   dataSource{a}, DataPace: alloc.NewPace(dataRate),
 		HostEnv: os.Environ(), Rules: a.cfg.Rules, Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}
 	if a.cfg.DynamicUserMax > 0 && os.Geteuid() != 0 {

@@ -503,6 +503,10 @@ func (s *fakeServers) PluginFile(_ context.Context, _ rpc.Identity, digest strin
 	return errdefs.NotFoundf("no file %s", digest)
 }
 
+func (s *fakeServers) AllocData(context.Context, rpc.Identity, string, func(*rpc.DataPiece) error) error {
+	return errdefs.NotFoundf("no data")
+}
+
 func (s *fakeServers) Variables(ctx context.Context, _ rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
 	if q.Since > 0 {
 		<-ctx.Done()

@@ -95,6 +95,7 @@ type Dispatcher struct {
 	schemas chan struct{} // capacity 1: held while schemas are stored
 	poke    chan struct{} // capacity 1: the leader must learn of something soon
 	shared  confirmations
+	moves   chan struct{} // a token for each alloc whose data is passed on: see AllocData
 
 	mu       sync.Mutex
 	sessions map[string]*session // by node id
@@ -145,6 +146,7 @@ func New(cfg Config) *Dispatcher {
 		hearing:  newHearing(cfg.ServerID, rand.Text(), cfg.TTL/2, now),
 		returns:  newReturns(cfg.MaxReturns, now),
 		acked:    make(chan struct{}),
+		moves:    make(chan struct{}, mostMoves),
 		awakeAt:  now,
 	}
 	if d.leader == nil {

@@ -124,7 +124,7 @@ func fieldsOfGroup() []Field {
 		{Name: "DisconnectStrategy.Replace", By: "core/schedule/reconcile"},
 		{Name: "DisconnectStrategy.Reconcile", By: "core/schedule/reconcile"},
 		{Name: "EphemeralDisk.Sticky", By: "core/agent/alloc"},
-		{Name: "EphemeralDisk.Migrate", Warn: "migrate of ephemeral_disk (data stays on its node)"},
+		{Name: "EphemeralDisk.Migrate", By: "core/agent/alloc", Warn: "migrate of ephemeral_disk without sticky", When: withoutSticky},
 		{Name: "EphemeralDisk.SizeMB", By: "core/schedule/feasible"},
 		{Name: "ScalingPolicy.ID", By: Servers},
 		{Name: "ScalingPolicy.Type", By: ReadBack},
@@ -145,6 +145,11 @@ func fieldsOfGroup() []Field {
 		{Name: "VolumeRequest.MountOptions", Warn: "mount_options of volume"},
 		{Name: "VolumeRequest.PerAlloc", By: "core/schedule/feasible", Warn: "per_alloc of volume", Refuse: "allocs that each need a volume of their own would share one or find none; use a group for each volume, with its own source"},
 	}
+}
+
+// withoutSticky reports whether the disk of the place's group is not sticky.
+func withoutSticky(p Place) bool {
+	return p.Group == nil || p.Group.EphemeralDisk == nil || !p.Group.EphemeralDisk.Sticky
 }
 
 func notHost(p Place) bool { return p.Value != "host" }

@@ -132,9 +132,12 @@ type DisconnectStrategy struct {
 // EphemeralDisk is the disk of the alloc directory.
 type EphemeralDisk struct {
 	Sticky  bool // prefer the same node for the successor, and keep the data
-	Migrate bool // copy the data to the successor's node
+	Migrate bool // copy the data to the successor's node, if it is another one
 	SizeMB  int
 }
+
+// Moves reports whether the data goes with a successor to another node.
+func (d *EphemeralDisk) Moves() bool { return d != nil && d.Sticky && d.Migrate }
 
 // ScalingPolicy is the configuration of an autoscaler, with the limits that scaling
 // requests must respect.

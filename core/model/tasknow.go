@@ -20,7 +20,7 @@ type TaskNow struct {
 type TaskStart struct {
 	Step     string    // the current step, such as "driver start"
 	Since    time.Time // when the step began
-	Deadline time.Time // when the step has failed
+	Deadline time.Time // when the step has failed; zero if nothing on the node ends it
 	Detail   string    `json:",omitempty"` // what it waits for, in words
 	// LastError is why the previous start failed.
 	LastError string `json:",omitempty"`

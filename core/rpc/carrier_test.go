@@ -94,6 +94,21 @@ func (f *fake) PluginFile(_ context.Context, _ rpc.Identity, digest string, take
 	return nil
 }
 
+func (f *fake) AllocData(_ context.Context, id rpc.Identity, allocID string, take func(*rpc.DataPiece) error) error {
+	if allocID == "lost" {
+		return errdefs.NotFoundf("its node is lost")
+	}
+	if err := take(&rpc.DataPiece{Waits: "for " + id.NodeID}); err != nil {
+		return err
+	}
+	for range 3 {
+		if err := take(&rpc.DataPiece{Data: bytes.Repeat([]byte(allocID), 100_000)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *fake) Attach(ctx context.Context, id rpc.Identity, n rpc.Node, push func(*rpc.Assignments) error) error {
 	if id.SecretID != "s" {
 		return errdefs.PermissionDeniedf("wrong secret")
@@ -362,6 +377,27 @@ func TestPluginsAndTheirFilesCrossTheCarrier(t *testing.T) {
 	}
 	full := errors.New("disk full")
 	if err := c.PluginFile(t.Context(), rpc.Identity{}, "abc", func([]byte) error { return full }); !errors.Is(err, full) {
+		t.Errorf("a reader's error came back as %v", err)
+	}
+}
+
+func TestTheDataOfAnAllocCrossesTheCarrier(t *testing.T) {
+	_, c, _ := connect(t)
+	var data bytes.Buffer
+	waits := ""
+	err := c.AllocData(t.Context(), rpc.Identity{NodeID: "n"}, "abc", func(p *rpc.DataPiece) error {
+		waits += p.Waits
+		data.Write(p.Data)
+		return nil
+	})
+	if err != nil || waits != "for n" || data.String() != strings.Repeat("abc", 300_000) {
+		t.Fatalf("%q, %d bytes, %v", waits, data.Len(), err)
+	}
+	if err := c.AllocData(t.Context(), rpc.Identity{}, "lost", nil); !errdefs.IsNotFound(err) {
+		t.Errorf("lost data: %v", err)
+	}
+	full := errors.New("disk full")
+	if err := c.AllocData(t.Context(), rpc.Identity{}, "abc", func(*rpc.DataPiece) error { return full }); !errors.Is(err, full) {
 		t.Errorf("a reader's error came back as %v", err)
 	}
 }

@@ -119,7 +119,7 @@ func TestNothingOfACallIsReadBeforeItIsKnownWhoCalls(t *testing.T) {
 	g := &guarded{}
 	conn := wire(t, serve(t, g))
 	huge := bytes.Repeat([]byte{0x80}, 15<<20) // 15 million empty maps
-	for _, method := range append(unary, "Attach", "Answer", "PluginFile") {
+	for _, method := range append(unary, "Attach", "Answer", "PluginFile", "AllocData") {
 		want := codes.NotFound
 		if method == "Register" { // whoever is new may register, in few words
 			want = codes.ResourceExhausted

@@ -43,6 +43,11 @@ type Servers interface {
 	// PluginFile reads an uploaded file by its digest and calls take with each chunk.
 	// The caller verifies the digest.
 	PluginFile(ctx context.Context, id Identity, digest string, take func([]byte) error) error
+	// AllocData sends the data of the alloc that an alloc of the node replaces, from the
+	// node that had it: take gets its parts in order. It waits until that alloc has ended.
+	// Unavailable: a repetition, from the beginning, may help; all other errors are final.
+	// NotFound: the data is lost.
+	AllocData(ctx context.Context, id Identity, allocID string, take func(*DataPiece) error) error
 	// Attach runs the node's session. It calls push with the assignments, first with
 	// all of them and then with changes, and passes calls to node. It returns when ctx
 	// ends, when push fails, when the servers lose the node, or when another session

@@ -204,6 +204,7 @@ func service() *grpc.ServiceDesc {
 			bothWays(methodAttach, (*Server).attach),
 			bothWays(methodAnswer, (*Server).answer),
 			pluginFileStream(),
+			allocDataStream(),
 			httpStream(),
 		},
 	}

@@ -50,7 +50,10 @@ func (s *session) describeNow(t *model.TaskNow) {
 	if t == nil || t.Start == nil {
 		return
 	}
-	line := fmt.Sprintf("Starting: step %q since %s, at most until %s", t.Start.Step, when(t.Start.Since), when(t.Start.Deadline))
+	line := fmt.Sprintf("Starting: step %q since %s", t.Start.Step, when(t.Start.Since))
+	if !t.Start.Deadline.IsZero() {
+		line += ", at most until " + when(t.Start.Deadline)
+	}
 	if t.Start.Detail != "" {
 		line += ": " + t.Start.Detail
 	}

@@ -72,6 +72,11 @@ func (p *preparation) assignUser(ctx context.Context, name string) (int, error) 
 		}
 		return 0, nil
 	}
+	return p.takeID(ctx)
+}
+
+// takeID returns the id of the alloc, which gets one if it can have one.
+func (p *preparation) takeID(ctx context.Context) (int, error) {
 	p.building.Lock()
 	defer p.building.Unlock()
 	p.mu.Lock()

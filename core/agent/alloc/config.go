@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 
 	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/agent/task"
@@ -71,6 +72,10 @@ type Config struct {
 	Devices   Devices
 	Artifacts Artifacts
 	Templates Templates
+	// Data fetches the data of allocs from other nodes; nil if the node cannot. DataPace
+	// limits how fast; nil means no limit.
+	Data     Data
+	DataPace *rate.Limiter
 	// Cgroups makes cgroups for tasks; nil if the node cannot.
 	Cgroups Cgroups
 	// SecretsInMemory: secrets folders are memory file systems.

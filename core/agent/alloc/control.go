@@ -34,6 +34,13 @@ func (r *Runner) Ended() bool {
 // Over returns a channel that is closed once the alloc has ended.
 func (r *Runner) Over() <-chan struct{} { return r.over }
 
+// BeingRead reports whether the data of the ended alloc is being sent to another node.
+func (r *Runner) BeingRead() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.readers > 0
+}
+
 // EndedAt is when the last task died; zero while one lives.
 func (r *Runner) EndedAt() time.Time {
 	r.mu.Lock()

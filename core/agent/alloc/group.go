@@ -35,17 +35,22 @@ type groupStep struct {
 func (r *Runner) groupSteps() []groupStep {
 	before := r.alloc.PreviousAllocation
 	disk := r.group.EphemeralDisk
+	data := groupStep{
+		StepSpec: group.StepSpec{Name: GroupPreviousData, Owner: "node", Limit: r.cfg.Limits.Disk},
+		needed:   func() bool { return before != "" && disk != nil && disk.Sticky },
+		prepare:  func(context.Context) error { return r.takeOverData(before) },
+	}
+	if r.movesFrom(before) { // it ends itself: servers tell when the other node is lost
+		data.Owner, data.Limit = "node that had alloc "+before, 0
+		data.prepare = func(ctx context.Context) error { return r.fetchData(ctx, before) }
+	}
 	return []groupStep{
 		{
 			StepSpec: group.StepSpec{Name: GroupPrevious, Owner: "alloc " + before},
 			needed:   func() bool { return before != "" && r.cfg.runs(before) },
 			prepare:  func(ctx context.Context) error { return r.awaitPrevious(ctx, before) },
 		},
-		{
-			StepSpec: group.StepSpec{Name: GroupPreviousData, Owner: "node", Limit: r.cfg.Limits.Disk},
-			needed:   func() bool { return before != "" && disk != nil && disk.Sticky },
-			prepare:  func(context.Context) error { return r.takeOverData(before) },
-		},
+		data,
 	}
 }
 

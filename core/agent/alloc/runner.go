@@ -61,6 +61,10 @@ type Runner struct {
 	groupTimer  *time.Timer
 	groupCancel context.CancelFunc // cancels the current try of a step of the group
 	groupLeft   <-chan struct{}    // closed when the last try of a step has ended
+
+	readers          int // of the ended alloc's data, which is not removed meanwhile
+	fetchingDetail   string
+	fetchingProgress *StartProgress // of the data of the alloc before
 }
 
 // taskRun is a task of the alloc.
@@ -258,6 +262,9 @@ func (r *Runner) Close() {
 func (r *Runner) Destroy(ctx context.Context) error {
 	if !r.Ended() {
 		return errdefs.FailedPreconditionf("alloc %s has not ended; stop it first", r.id)
+	}
+	if r.BeingRead() {
+		return errdefs.Unavailablef("the data of alloc %s is on its way to another node; it is removed later", r.id)
 	}
 	r.Close()
 	if err := r.dir.Remove(); err != nil {

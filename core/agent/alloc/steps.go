@@ -35,6 +35,7 @@ type Limits struct {
 	Disk      time.Duration // each step that uses only the node's disk
 	Artifacts time.Duration // each artifact of a task
 	Driver    time.Duration // the driver's start, which may fetch an image
+	Data      time.Duration // fetching the data of the alloc before from another node
 	// Templates limits one attempt at a first rendering. Missing data is awaited in
 	// the next attempt, as long as the task is wanted.
 	Templates time.Duration
@@ -49,6 +50,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Queue: time.Hour, Disk: 2 * time.Minute, Artifacts: 35 * time.Minute, Driver: 31 * time.Minute, Templates: 10 * time.Minute,
+		Data: time.Hour,
 		Slow: 30 * time.Second, Lend: 5 * time.Second,
 	}
 }
@@ -58,14 +60,15 @@ type StepStatus struct {
 	Task      string
 	Step      string // "" when no start is under way
 	Since     time.Time
-	Deadline  time.Time
-	Detail    string // what the step waits for, where it can tell
-	LastError string // of the last start that failed
+	Deadline  time.Time // zero if somebody else ends it
+	Detail    string    // what the step waits for, where it can tell
+	LastError string    // of the last start that failed
 	// Progress is what the driver says of its start; nil if it says nothing.
 	Progress *StartProgress
 }
 
-// Steps returns the current step of every task's start, in the order of the group.
+// Steps returns the current step of every task's start, in the order of the group. While
+// the group is being prepared, that is the step of the group for which all tasks wait.
 func (r *Runner) Steps() []StepStatus {
 	var out []StepStatus
 	var details []func() string // they may ask the runner: not under its lock
@@ -73,8 +76,12 @@ func (r *Runner) Steps() []StepStatus {
 	for _, t := range r.group.Tasks {
 		if run := r.tasks[t.Name]; run != nil {
 			s := run.at
+			detail := run.detail
+			if group, waits := r.groupStatus(); s.Step == "" && waits {
+				s, detail = group, nil
+			}
 			s.Task = t.Name
-			out, details = append(out, s), append(details, run.detail)
+			out, details = append(out, s), append(details, detail)
 		}
 	}
 	r.mu.Unlock()

@@ -135,7 +135,7 @@ func (c *Collector) Run(ctx context.Context) {
 func (c *Collector) endedAllocs() (orphans, ended []*alloc.Runner) {
 	for _, r := range c.cfg.Allocs.Runners() {
 		switch {
-		case !r.Ended():
+		case !r.Ended() || r.BeingRead():
 		case c.cfg.Allocs.Orphan(r.ID()):
 			orphans = append(orphans, r)
 		case c.cfg.EndAcknowledged(r.ID()):

@@ -115,6 +115,8 @@ func (s *Server) call(ctx context.Context, call rpc.Call, in <-chan []byte, send
 		return with(call, func(q rpc.SignalRequest) error { return s.signalAlloc(ctx, q) })
 	case rpc.MethodListFiles, rpc.MethodStatFile, rpc.MethodReadFile, rpc.MethodStreamFile:
 		return with(call, func(q rpc.FileRequest) error { return s.fileCall(ctx, call.Method, q, send) })
+	case rpc.MethodAllocData:
+		return with(call, func(q rpc.DataRequest) error { return s.sendData(ctx, q, send) })
 	case rpc.MethodStreamLogs:
 		return with(call, func(q rpc.LogRequest) error { return s.streamLogs(ctx, q, frames(send)) })
 	case rpc.MethodPlugins:

@@ -8,7 +8,8 @@
 //
 // Service allocs leave first, migrate.max_parallel of a group at a time. Batch and
 // sysbatch allocs may finish until the deadline. System allocs leave last, or stay if
-// the drain ignores them. At the deadline all remaining allocs are marked for
+// the drain ignores them. The drain also awaits the data that goes with successors to
+// other nodes. At the deadline all remaining allocs are marked for
 // migration and the drain ends.
 package drain
 
@@ -92,7 +93,7 @@ func (w *work) nodes(key string) []*model.Node {
 	} else {
 		ns, job, _ := strings.Cut(strings.TrimPrefix(key, jobKey), "/")
 		for _, a := range w.in.View.AllocsByJob(ns, job) {
-			if !a.ClientTerminalStatus() {
+			if !a.ClientTerminalStatus() || a.NextAllocation != "" && w.movesData(a) {
 				ids = append(ids, a.NodeID)
 			}
 		}
@@ -137,6 +138,7 @@ func (w *work) drain(n *model.Node) {
 		for _, a := range system {
 			w.mark(a)
 		}
+	case w.dataLeaves(n): // the node may be shut down when its drain is complete
 	default:
 		w.end(n, false)
 		return
@@ -176,6 +178,30 @@ func (w *work) left(n *model.Node) (service, batch, system []*model.Allocation) 
 		}
 	}
 	return service, batch, system
+}
+
+// dataLeaves reports whether the data of an ended alloc of the node is still to go to the
+// node of its successor, which is pending until it has the data.
+func (w *work) dataLeaves(n *model.Node) bool {
+	for _, a := range w.in.View.AllocsByNode(n.ID) {
+		if !a.ClientTerminalStatus() || a.NextAllocation == "" || !w.movesData(a) {
+			continue
+		}
+		next := w.in.View.AllocByID(a.NextAllocation)
+		if next != nil && next.NodeID != n.ID && next.ClientStatus == model.AllocClientStatusPending && !next.TerminalStatus() {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *work) movesData(a *model.Allocation) bool {
+	job := w.in.View.JobOf(a)
+	if job == nil {
+		return false
+	}
+	tg := job.LookupTaskGroup(a.TaskGroup)
+	return tg != nil && tg.EphemeralDisk.Moves()
 }
 
 // jobType returns the type of the version that the alloc runs. Allocs of a purged job
