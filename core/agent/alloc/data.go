@@ -97,7 +97,8 @@ func (r *Runner) receiver(ctx context.Context) (allocdir.Owner, error) {
 
 // movesFrom reports whether the data of an alloc has to come from another node.
 func (r *Runner) movesFrom(before string) bool {
-	if before == "" || r.cfg.Data == nil || !r.group.EphemeralDisk.Moves() {
+	disk := r.group.EphemeralDisk
+	if before == "" || r.cfg.Data == nil || disk == nil || !disk.Sticky || !disk.Migrate {
 		return false
 	}
 	if r.cfg.Previous != nil && r.cfg.Previous(before) != nil {
