@@ -78,6 +78,7 @@ func TestDataIsPassedOnWhenTheAllocBeforeHasEnded(t *testing.T) {
 		s.attach(ctx, idN1, n)
 		data, waits, ended := s.fetchData(ctx, identity(idNear), "b0")
 		time.Sleep(6 * time.Second)
+		synctest.Wait()
 		if len(n.asked) != 0 || *waits == "" {
 			t.Fatalf("the node was asked before its alloc had ended; %q", *waits)
 		}
