@@ -101,7 +101,7 @@ func (p *process) reconcile() *reconcile.Result {
 	in := reconcile.Input{
 		Job: job, Allocs: p.view.AllocsByJob(p.eval.Namespace, p.eval.JobID),
 		Deployment: p.view.LatestDeployment(p.eval.Namespace, p.eval.JobID),
-		Now:        p.now, NewID: p.ids.NewID, Version: p.version, Node: p.view.NodeByID, Feasible: p.feasible,
+		Now:        p.now, NewID: p.ids.NewID, Version: p.version, Node: p.view.NodeByID, Feasible: p.feasible, MayStay: p.mayStay,
 		Resize: p.resize,
 	}
 	if p.system() {
@@ -129,11 +129,21 @@ func (p *process) checker(job *model.Job, tg *model.TaskGroup) *feasible.Checker
 	return c
 }
 
-// feasible reports whether an alloc of the group may stay on n under the newest
-// version of the job.
+// feasible reports whether an alloc of the group in the newest version of the job may be
+// placed on n, if n has room.
 func (p *process) feasible(tg *model.TaskGroup, n *model.Node) bool {
-	return n != nil && feasible.InPool(n.NodePool, p.job.NodePool) &&
-		feasible.InDatacenters(n.Datacenter, p.job.Datacenters) && p.checker(p.job, tg).Check(n) == ""
+	return p.reaches(n) && p.checker(p.job, tg).Check(n) == ""
+}
+
+// mayStay reports whether an alloc of the group that runs on n may stay there under the
+// newest version of the job.
+func (p *process) mayStay(tg *model.TaskGroup, n *model.Node) bool {
+	return p.reaches(n) && p.checker(p.job, tg).Stays(n) == ""
+}
+
+// reaches reports whether the job is for nodes such as n.
+func (p *process) reaches(n *model.Node) bool {
+	return n != nil && feasible.InPool(n.NodePool, p.job.NodePool) && feasible.InDatacenters(n.Datacenter, p.job.Datacenters)
 }
 
 // resize implements reconcile.Input.Resize. A node that takes no allocs resizes none: what

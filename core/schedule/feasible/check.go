@@ -35,11 +35,12 @@ type Checker struct {
 	networks []*model.NetworkResource
 	devices  []*model.RequestedDevice
 	verdicts map[string]string // computed class -> reason; "" is feasible
+	stays    map[string]string // the same for allocs that run
 }
 
 // NewChecker returns the checker of a group of a job.
 func NewChecker(job *model.Job, tg *model.TaskGroup) *Checker {
-	c := &Checker{m: newMatcher(), verdicts: map[string]string{}, networks: tg.Networks}
+	c := &Checker{m: newMatcher(), verdicts: map[string]string{}, stays: map[string]string{}, networks: tg.Networks}
 	c.add(job.Constraints)
 	c.add(tg.Constraints)
 	for _, t := range tg.Tasks {
@@ -73,10 +74,19 @@ func (c *Checker) Escaped() bool { return len(c.byNode) > 0 }
 
 // Check returns "" if the group may run on n, otherwise the reason why not.
 func (c *Checker) Check(n *model.Node) string {
-	reason, known := c.verdicts[n.ComputedClass]
+	return c.check(n, c.verdicts, c.checkClass)
+}
+
+// Stays returns "" if an alloc of the group that runs on n may stay there, otherwise the
+// reason why not. A driver or device that is out of order at the moment is none: the plugin
+// may be starting again, and the task runs without it.
+func (c *Checker) Stays(n *model.Node) string { return c.check(n, c.stays, c.checkPlace) }
+
+func (c *Checker) check(n *model.Node, verdicts map[string]string, checkClass func(*model.NodeTraits) string) string {
+	reason, known := verdicts[n.ComputedClass]
 	if !known || n.ComputedClass == "" {
-		reason = c.checkClass(n.Traits())
-		c.verdicts[n.ComputedClass] = reason
+		reason = checkClass(n.Traits())
+		verdicts[n.ComputedClass] = reason
 	}
 	if reason != "" {
 		return reason
@@ -97,7 +107,7 @@ func (c *Checker) Classes() map[string]bool {
 
 // checkClass uses only properties that are part of the computed class.
 func (c *Checker) checkClass(t *model.NodeTraits) string {
-	if r := c.constraints(c.byClass, func(target string) (string, bool) { return resolve(target, t) }); r != "" {
+	if r := c.checkClassConstraints(t); r != "" {
 		return r
 	}
 	for _, d := range c.drivers {
@@ -105,6 +115,31 @@ func (c *Checker) checkClass(t *model.NodeTraits) string {
 			return ReasonDrivers
 		}
 	}
+	if r := c.checkRest(t); r != "" {
+		return r
+	}
+	for _, d := range c.devices {
+		if c.instances(d, t) < d.Count {
+			return ReasonDevices
+		}
+	}
+	return ""
+}
+
+// checkPlace is checkClass without what drivers and devices are able to do.
+func (c *Checker) checkPlace(t *model.NodeTraits) string {
+	if r := c.checkClassConstraints(t); r != "" {
+		return r
+	}
+	return c.checkRest(t)
+}
+
+func (c *Checker) checkClassConstraints(t *model.NodeTraits) string {
+	return c.constraints(c.byClass, func(target string) (string, bool) { return resolve(target, t) })
+}
+
+// checkRest checks volumes and networks.
+func (c *Checker) checkRest(t *model.NodeTraits) string {
 	for _, v := range c.volumes {
 		if v.Type != "" && v.Type != "host" {
 			return fmt.Sprintf("%s %q", ReasonVolumeType, v.Type)
@@ -117,11 +152,6 @@ func (c *Checker) checkClass(t *model.NodeTraits) string {
 	for _, nw := range c.networks {
 		if r := checkNetwork(nw, t); r != "" {
 			return r
-		}
-	}
-	for _, d := range c.devices {
-		if c.instances(d, t) < d.Count {
-			return ReasonDevices
 		}
 	}
 	return ""

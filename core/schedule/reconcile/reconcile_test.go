@@ -42,6 +42,7 @@ func newBench(kind string, count int) *bench {
 		},
 		Node:     func(id string) *model.Node { return b.nodes[id] },
 		Feasible: func(_ *model.TaskGroup, n *model.Node) bool { return n != nil && !b.infeasible[n.ID] },
+		MayStay:  func(_ *model.TaskGroup, n *model.Node) bool { return n != nil && !b.infeasible[n.ID] },
 	}
 	return b
 }

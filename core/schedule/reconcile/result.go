@@ -36,7 +36,10 @@ type Input struct {
 	NewID      func() string
 	Version    func(version uint64) *model.Job // a version of Job; nil if it is no longer kept
 	Node       func(id string) *model.Node     // nil if the node no longer exists
-	Feasible   func(tg *model.TaskGroup, n *model.Node) bool
+	// Feasible says whether an alloc may be placed on a node, and MayStay whether one that runs
+	// there may stay: what is out of order for the moment does not end it.
+	Feasible func(tg *model.TaskGroup, n *model.Node) bool
+	MayStay  func(tg *model.TaskGroup, n *model.Node) bool
 	// Resize returns the resources that a running alloc has under the group's newest
 	// version, and takes them on its node; nil if they do not fit there or a task cannot get
 	// others while it runs.

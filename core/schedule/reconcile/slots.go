@@ -334,7 +334,7 @@ func (s *slots) planUpdates(r *run, u *model.DesiredUpdates) *updates {
 		switch {
 		case a.JobVersion == r.Job.Version:
 			u.Ignore++
-		case !SameRuntime(r.jobOf(a), r.Job, a.TaskGroup) || !r.Feasible(s.tg, r.Node(a.NodeID)):
+		case !SameRuntime(r.jobOf(a), r.Job, a.TaskGroup) || !r.MayStay(s.tg, r.Node(a.NodeID)):
 			up.destructive = append(up.destructive, a)
 		default:
 			r.updateInPlace(s.tg, a)

@@ -102,11 +102,20 @@ func (r *run) holdsNode(tg *model.TaskGroup, a *model.Allocation) bool {
 	case a.ClientStatus != model.AllocClientStatusFailed || a.JobVersion != r.Job.Version:
 		return false
 	}
-	if n := r.Node(a.NodeID); n == nil || n.TerminalStatus() || n.DrainStrategy != nil || !r.Feasible(tg, n) {
+	if n := r.Node(a.NodeID); n == nil || n.TerminalStatus() || n.DrainStrategy != nil || !r.MayStay(tg, n) {
 		r.stop(a, DescNotNeeded, "")
 		return false
 	}
 	return true
+}
+
+// systemStays reports whether a running alloc may stay on its node, as it is or, if it has to
+// be replaced, with its replacement.
+func (r *run) systemStays(tg *model.TaskGroup, a *model.Allocation, n *model.Node) bool {
+	if a.JobVersion == r.Job.Version || SameRuntime(r.jobOf(a), r.Job, tg.Name) {
+		return r.MayStay(tg, n)
+	}
+	return r.Feasible(tg, n)
 }
 
 // systemAlloc handles one running alloc. It reports whether the alloc keeps its node,
@@ -126,7 +135,7 @@ func (r *run) systemAlloc(tg *model.TaskGroup, a *model.Allocation, u *model.Des
 	case a.DesiredTransition.ShouldMigrate():
 		r.stop(a, DescMigrating, "")
 		u.Stop++
-	case !r.Feasible(tg, n):
+	case !r.systemStays(tg, a, n):
 		r.stop(a, DescNotNeeded, "")
 		u.Stop++
 		return true, false

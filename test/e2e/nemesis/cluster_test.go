@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -45,13 +46,15 @@ func newCluster(t *testing.T, nodes int, more func(name string) string) *cluster
 	config := harness.ServerOf(base64.StdEncoding.EncodeToString(key[:]), joins...)
 	for i := range 3 {
 		name := fmt.Sprintf("s%d", i+1)
-		c.servers = append(c.servers, c.network.Machine(name, config+"\n"+more(name)))
+		a := c.network.Machine(name, config+"\n"+more(name))
+		onSmallDisk(a)
+		c.servers = append(c.servers, a)
 	}
 	for i := range nodes {
 		name := fmt.Sprintf("n%d", i+1)
 		c.nodes = append(c.nodes, c.network.Machine(name, harness.NodeOf(c.servers...)+more(name)))
 	}
-	for _, a := range append(c.servers, c.nodes...) {
+	for _, a := range append(slices.Clone(c.servers), c.nodes...) {
 		a.Launch()
 	}
 	c.working()
@@ -100,7 +103,7 @@ func without(all []*harness.Agent, gone *harness.Agent) (out []*harness.Agent) {
 // accepts a write.
 func (c *cluster) working() {
 	c.t.Helper()
-	all := append(append([]*harness.Agent{}, c.servers...), c.nodes...)
+	all := append(slices.Clone(c.servers), c.nodes...)
 	c.network.Heal(all...)
 	for _, a := range all {
 		if !a.Alive() {
