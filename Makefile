@@ -101,7 +101,7 @@ dist: ## release archives for linux/amd64 and linux/arm64 under dist/
 	@for arch in amd64 arm64; do d=dist/drover_$(VERSION)_linux_$$arch; mkdir -p $$d/plugins; \
 	  for b in drover drover-plugins drover-artifact; do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/$$b ./cmd/$$b || exit 1; done; \
 	  for p in $(OWN_PLUGINS); do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/plugins/$$p ./plugins/$$p || exit 1; done; \
-	  for p in $(PLUGINS); do ln -sf ../drover-plugins $$d/plugins/$$p; done; cp LICENSE README.md $$d/; \
+	  for p in $(PLUGINS); do ln -sf ../drover-plugins $$d/plugins/$$p; done; cp LICENSE README.md $$d/; mkdir -p $$d/systemd; cp packaging/systemd/* $$d/systemd/; \
 	  tar -C dist -czf $$d.tar.gz $$(basename $$d); done; ls -lh dist/*.tar.gz
 
 .PHONY: lint

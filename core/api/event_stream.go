@@ -51,6 +51,9 @@ func (f topicFilter) wants(e *Event) bool {
 
 // eventStream sends batches as lines of JSON, and {} while there are none.
 func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error) {
+	if s.cfg.NoEvents {
+		return nil, fail(http.StatusBadRequest, "event broker must be enabled: this server has server { enable_event_broker = false }")
+	}
 	p := paramsOf(r)
 	topics, err := parseTopics(p.all("topic"))
 	if err != nil {

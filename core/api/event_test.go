@@ -6,6 +6,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
@@ -37,6 +40,19 @@ func TestAnUnknownTopicOrABadFilterOfTheEventStreamIsRefused(t *testing.T) {
 		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body[:n]), want) {
 			t.Errorf("%s: %s %s", query, resp.Status, body[:n])
 		}
+	}
+}
+
+func TestAServerWithoutAnEventBrokerRefusesSubscribers(t *testing.T) {
+	srv := serveAPI(t, api.New(newBackend(oneAlloc()), hclog.NewNullLogger(), api.Config{NoEvents: true}))
+	resp, err := srv.Client().Get(srv.URL + "/v1/event/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "enable_event_broker") {
+		t.Errorf("%s %s %v", resp.Status, body, err)
 	}
 }
 

@@ -9,7 +9,6 @@
 package config
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -28,27 +27,34 @@ import (
 
 // Config is an agent's configuration. JSON names are the keys of the file.
 type Config struct {
-	Region      string    `json:"region,omitempty"`
-	Datacenter  string    `json:"datacenter,omitempty"`
-	Name        string    `json:"name,omitempty"`
-	DataDir     string    `json:"data_dir,omitempty"`
-	PluginDir   string    `json:"plugin_dir,omitempty"`
-	LogLevel    string    `json:"log_level,omitempty"`
-	LogJSON     bool      `json:"log_json,omitempty"`
-	LogFile     string    `json:"log_file,omitempty"`
-	LogLocation bool      `json:"log_include_location,omitempty"`
-	BindAddr    string    `json:"bind_addr,omitempty"`
-	EnableDebug bool      `json:"enable_debug,omitempty"`
-	LeaveOnInt  bool      `json:"leave_on_interrupt,omitempty"`
-	LeaveOnTerm bool      `json:"leave_on_terminate,omitempty"`
-	Ports       Ports     `json:"ports"`
-	Addresses   Addresses `json:"addresses"`
-	Advertise   Addresses `json:"advertise"`
-	Client      Client    `json:"client"`
-	Server      Server    `json:"server"`
-	Telemetry   Telemetry `json:"telemetry"`
-	Plugins     Plugins   `json:"plugin,omitempty"`
-	Headers     Strings   `json:"http_api_response_headers,omitempty"`
+	Region      string `json:"region,omitempty"`
+	Datacenter  string `json:"datacenter,omitempty"`
+	Name        string `json:"name,omitempty"`
+	DataDir     string `json:"data_dir,omitempty"`
+	PluginDir   string `json:"plugin_dir,omitempty"`
+	LogLevel    string `json:"log_level,omitempty"`
+	LogJSON     bool   `json:"log_json,omitempty"`
+	LogFile     string `json:"log_file,omitempty"`
+	LogLocation bool   `json:"log_include_location,omitempty"`
+	// LogRotateBytes, LogRotateDuration and LogRotateMaxFiles say when LogFile is put
+	// away, and how many older files stay.
+	LogRotateBytes    int64     `json:"log_rotate_bytes,omitempty"`
+	LogRotateDuration string    `json:"log_rotate_duration,omitempty"`
+	LogRotateMaxFiles int       `json:"log_rotate_max_files,omitempty"`
+	EnableSyslog      bool      `json:"enable_syslog,omitempty"`
+	SyslogFacility    string    `json:"syslog_facility,omitempty"`
+	BindAddr          string    `json:"bind_addr,omitempty"`
+	EnableDebug       bool      `json:"enable_debug,omitempty"`
+	LeaveOnInt        bool      `json:"leave_on_interrupt,omitempty"`
+	LeaveOnTerm       bool      `json:"leave_on_terminate,omitempty"`
+	Ports             Ports     `json:"ports"`
+	Addresses         Addresses `json:"addresses"`
+	Advertise         Addresses `json:"advertise"`
+	Client            Client    `json:"client"`
+	Server            Server    `json:"server"`
+	Telemetry         Telemetry `json:"telemetry"`
+	Plugins           Plugins   `json:"plugin,omitempty"`
+	Headers           Strings   `json:"http_api_response_headers,omitempty"`
 	// AllowedHosts are names under which clients call the HTTP API, besides those of
 	// HTTPNames.
 	AllowedHosts []string `json:"http_allowed_hosts,omitempty"`
@@ -94,8 +100,13 @@ type Client struct {
 	Meta       Strings    `json:"meta,omitempty"`
 	// ChrootEnv lists the paths of the machine that isolated tasks see: path on the
 	// machine = path in the task.
-	ChrootEnv         Strings      `json:"chroot_env,omitempty"`
-	NetworkInterface  string       `json:"network_interface,omitempty"`
+	ChrootEnv        Strings `json:"chroot_env,omitempty"`
+	NetworkInterface string  `json:"network_interface,omitempty"`
+	// NetworkSpeed is the speed of the interface in MBit/s; 0 means 1000.
+	NetworkSpeed int `json:"network_speed,omitempty"`
+	// ServiceDiscovery says whether the node runs groups with services of provider
+	// "nomad"; nil means yes.
+	ServiceDiscovery  *bool        `json:"nomad_service_discovery,omitempty"`
 	CPUTotalCompute   int          `json:"cpu_total_compute,omitempty"`
 	MemoryTotalMB     int          `json:"memory_total_mb,omitempty"`
 	DiskTotalMB       int          `json:"disk_total_mb,omitempty"`
@@ -196,7 +207,18 @@ type Server struct {
 	// SchedulerDefaults is the initial scheduler configuration of a new cluster.
 	SchedulerDefaults     *SchedulerDefaults `json:"default_scheduler_config,omitempty"`
 	RaftSnapshotThreshold int                `json:"raft_snapshot_threshold,omitempty"`
-	RaftTrailingLogs      int                `json:"raft_trailing_logs,omitempty"`
+	// RaftSnapshotInterval is how often the need for a snapshot is looked at.
+	RaftSnapshotInterval string `json:"raft_snapshot_interval,omitempty"`
+	// RaftMultiplier scales the timeouts of elections, for slow machines and networks: 1
+	// to 10, 1 by default.
+	RaftMultiplier *int `json:"raft_multiplier,omitempty"`
+	// StartTimeout is how long a server that is a cluster of its own may take to lead.
+	StartTimeout string `json:"start_timeout,omitempty"`
+	// EventBroker says whether the event stream is served; nil means yes.
+	EventBroker *bool `json:"enable_event_broker,omitempty"`
+	// EnabledSchedulers must name all types of jobs: see schedulerProblems.
+	EnabledSchedulers []string `json:"enabled_schedulers,omitempty"`
+	RaftTrailingLogs  int      `json:"raft_trailing_logs,omitempty"`
 	// PluginRegistry allows clients of the API to run plugins on all nodes.
 	PluginRegistry bool `json:"plugin_registry,omitempty"`
 }
@@ -316,6 +338,7 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.leaveProblems()...)
 	problems = append(problems, c.joinProblems()...)
 	problems = append(problems, c.TLS.problems()...)
+	problems = append(problems, c.logProblems()...)
 	problems = append(problems, c.allowedHostProblems()...)
 	problems = append(problems, c.Client.Artifact.problems()...)
 	problems = append(problems, c.Server.jobProblems()...)
@@ -350,6 +373,8 @@ func (c *Config) durations() map[string]string {
 		"server.min_heartbeat_ttl":       c.Server.MinHeartbeatTTL,
 		"server.failover_heartbeat_ttl":  c.Server.FailoverTTL,
 		"server.retry_interval":          c.Server.RetryInterval,
+		"server.raft_snapshot_interval":  c.Server.RaftSnapshotInterval,
+		"server.start_timeout":           c.Server.StartTimeout,
 		"telemetry.collection_interval":  c.Telemetry.CollectionInterval,
 
 		"telemetry.in_memory_collection_interval": c.Telemetry.InMemoryCollectionInterval,
@@ -439,14 +464,7 @@ func firstAddress() string {
 
 // Tree returns the configuration as generic JSON values, for /v1/agent/self.
 func (c *Config) Tree() map[string]any {
-	b, err := json.Marshal(c)
-	if err != nil {
-		return nil
-	}
-	var out map[string]any
-	if err := json.Unmarshal(b, &out); err != nil {
-		return nil
-	}
+	out := c.tree()
 	if server := block(out, "server"); server != nil {
 		delete(server, "encrypt") // a secret
 	}

@@ -94,10 +94,10 @@ func TestWhatMustNotBeIgnoredStopsTheStart(t *testing.T) {
 
 func TestOptionsThatNothingReadsAreNamed(t *testing.T) {
 	c := config.Defaults()
-	if err := c.Merge("x.hcl", []byte("client {\noptions = { \"driver.denylist\" = \"exec\", \"user.denylist\" = \"root\", \"plugin.*.pids\" = \"9\" }\nnetwork_speed = 10\n}")); err != nil {
+	if err := c.Merge("x.hcl", []byte("client {\noptions = { \"driver.denylist\" = \"exec\", \"user.denylist\" = \"root\", \"plugin.*.pids\" = \"9\" }\ncgroup_parent = \"x\"\n}")); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{`x.hcl: client.network_speed is not acted on yet`, `x.hcl: client.options "driver.denylist" is not acted on yet`}
+	want := []string{`x.hcl: client.cgroup_parent is not acted on yet`, `x.hcl: client.options "driver.denylist" is not acted on yet`}
 	if !slices.Equal(c.Warnings, want) {
 		t.Errorf("got %q, want %q", c.Warnings, want)
 	}

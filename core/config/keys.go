@@ -17,37 +17,91 @@ import (
 // have an effect. A commit that makes a key work must remove it here.
 var unused = map[string][]string{
 	"": {
-		"log_rotate_duration", "log_rotate_bytes", "log_rotate_max_files", "enable_syslog", "syslog_facility", "disable_update_check",
-		"disable_anonymous_signature", "ui", "sentinel", "autopilot", "audit", "reporting", "keyring", "eventlog", "rpc",
+
+		"ui", "sentinel", "autopilot", "audit", "reporting", "keyring", "eventlog", "rpc",
 		"acl", "consul", "vault",
 	},
 	"client": {
-		"alloc_mounts_dir", "network_speed", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
-		"cpu_disable_dmidecode", "client_max_port", "client_min_port", "gc_volumes_on_node_gc", "no_host_uuid",
+		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
+		"gc_volumes_on_node_gc",
 		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
-		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent", "nomad_service_discovery",
+		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent",
 		"log_file", "fingerprint",
 	},
 	"server": {
-		"authoritative_region", "client_introduction", "protocol_version", "raft_protocol", "raft_multiplier", "enabled_schedulers",
+		"authoritative_region", "client_introduction",
 		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
 		"acl_token_gc_threshold", "root_key_gc_interval", "root_key_gc_threshold", "root_key_rotation_threshold",
 		"non_voting_server", "redundancy_zone", "upgrade_version",
-		"plan_rejection_tracker", "plan_apply_pipeline", "enable_event_broker",
-		"license_path", "search", "deploy_query_rate_limit", "raft_logstore", "raft_boltdb", "raft_snapshot_interval",
-		"job_tracked_versions", "oidc_issuer",
-		"start_timeout", "log_file", "non_production",
+		"plan_apply_pipeline",
+		"search",
+		"oidc_issuer",
+		"log_file",
 	},
 	"client.template":    {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},
 	"client.server_join": {"retry_max"},
-	"tls":                {"rpc_upgrade_mode", "tls_cipher_suites"},
 	"telemetry": {
-		"disable_quota_utilization_metrics",
-		"disable_rpc_rate_metrics_labels", "disable_allocation_hook_metrics", "circonus_api_token", "circonus_api_app",
+
+		"disable_allocation_hook_metrics", "circonus_api_token", "circonus_api_app",
 		"circonus_api_url", "circonus_submission_interval", "circonus_submission_url", "circonus_check_id",
 		"circonus_check_force_metric_activation", "circonus_check_instance_id", "circonus_check_search_tag", "circonus_check_tags",
 		"circonus_check_display_name", "circonus_broker_id", "circonus_broker_select_tag",
 	},
+}
+
+// fixed are keys whose value this product does not let operators choose. The values that
+// describe what it does are accepted, others cause a warning that says what happens
+// instead.
+var fixed = []struct {
+	block, key string
+	holds      func(value any) bool // nil: no value describes it
+	why        string
+}{
+	{"", "disable_update_check", on, "nobody is asked for newer versions"},
+	{"", "disable_anonymous_signature", on, "nothing is reported to anybody"},
+	{"client", "no_host_uuid", on, "a node's id is random"},
+	{"client", "cpu_disable_dmidecode", on, "dmidecode is never run"},
+	{"client", "client_min_port", nil, "plugins listen on sockets of the file system, not on ports"},
+	{"client", "client_max_port", nil, "plugins listen on sockets of the file system, not on ports"},
+	{"server", "protocol_version", is("1"), "servers find out by themselves what the others understand"},
+	{"server", "raft_protocol", is("3"), "version 3 of the raft protocol is the only one"},
+	{"server", "plan_rejection_tracker", offBlock, "a node that rejects plans is not made ineligible; see the metric nomad.nomad.plan.node_rejected"},
+	{"server", "license_path", nil, "there is no licence to read"},
+	{"server", "non_production", nil, "there is no licence that it could concern"},
+	{"server", "deploy_query_rate_limit", nil, "deployments are watched without queries"},
+	{"server", "raft_logstore", is("map[backend:badger]"), "the log is kept in badger"},
+	{"server", "raft_boltdb", nil, "the log is kept in badger"},
+	{"server", "job_tracked_versions", is("6"), "six versions of a job are kept, on all servers alike"},
+	{"tls", "tls_prefer_server_cipher_suites", on, "the server's order of cipher suites always decides"},
+	{"tls", "rpc_upgrade_mode", off, "it is refused"},
+	{"telemetry", "disable_quota_utilization_metrics", on, "there are no quotas and so no metrics of them"},
+	{"telemetry", "disable_rpc_rate_metrics_labels", on, "there are no metrics of the rate of calls"},
+}
+
+func is(text string) func(any) bool { return func(v any) bool { return fmt.Sprint(v) == text } }
+
+func off(v any) bool { return v == false || v == "false" }
+
+// offBlock reports whether a block is not enabled.
+func offBlock(v any) bool {
+	settings, _ := v.(map[string]any)
+	return !on(settings["enabled"])
+}
+
+// dropFixed removes the keys of fixed from the tree and returns the warnings.
+func dropFixed(file string, tree map[string]any) (out []string) {
+	for _, f := range fixed {
+		at := block(tree, f.block)
+		v, given := at[f.key]
+		if !given {
+			continue
+		}
+		delete(at, f.key)
+		if f.holds == nil || !f.holds(v) {
+			out = append(out, fmt.Sprintf("%s: %s has no effect: %s", file, strings.TrimPrefix(f.block+"."+f.key, "."), f.why))
+		}
+	}
+	return out
 }
 
 // Unused returns the keys that cause warnings, such as "client.cni_path".
@@ -69,7 +123,7 @@ func (c *Config) Warn(by, key string) {
 
 // dropUnused removes keys without effect from the tree and returns a warning for each.
 func dropUnused(file string, tree map[string]any) []string {
-	var out []string
+	out := dropFixed(file, tree)
 	for section, keys := range unused {
 		prefix := ""
 		if section != "" {
@@ -118,6 +172,7 @@ var dangerous = []struct {
 		"there is no access control yet: everybody who reaches the agent could do everything. Remove it, and keep others from the ports (tls with verify_https_client, or bind_addr = \"127.0.0.1\")"},
 	{"server.client_introduction", "enforcement", func(v any) bool { return v == "strict" },
 		"nodes are not asked for a token yet: every node that reaches the port could join. Remove it, and set tls { rpc = true } with a CA of your own"},
+	{"tls", "rpc_upgrade_mode", on, "a port speaks either TLS or not, because one that takes both takes everyone. Remove it, and restart all agents with tls { rpc = true } at one time: tasks run on"},
 	{"audit", "enabled", on, "no audit log is written yet. Remove it"},
 	{"", "keyring", keptElsewhere, "keys are kept on the servers' disks and wrapped by no other service yet. Remove the block"},
 }

@@ -5,6 +5,8 @@ package config
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -61,6 +63,12 @@ func (s *Server) clusterProblems() (out []string) {
 			out = append(out, "server.default_scheduler_config: node_limit_for_feasibility_checks is negative")
 		}
 	}
+	if n := s.RaftMultiplier; n != nil && (*n < 1 || *n > maxRaftMultiplier) {
+		out = append(out, fmt.Sprintf("server.raft_multiplier %d is not between 1 and %d", *n, maxRaftMultiplier))
+	}
+	if lacking := s.lackedSchedulers(); len(lacking) > 0 {
+		out = append(out, fmt.Sprintf("server.enabled_schedulers lacks %s: every worker of the leader schedules every type of job, and jobs of a type that none schedules would wait forever; remove the key", strings.Join(lacking, ", ")))
+	}
 	if s.MaxHeartbeats < 0 {
 		out = append(out, "server.max_heartbeats_per_second is negative")
 	}
@@ -68,4 +76,25 @@ func (s *Server) clusterProblems() (out []string) {
 		out = append(out, "server.event_buffer_size must be at least 1")
 	}
 	return out
+}
+
+// maxRaftMultiplier is the largest of server.raft_multiplier.
+const maxRaftMultiplier = 10
+
+// lackedSchedulers returns the types of jobs that enabled_schedulers leaves out.
+func (s *Server) lackedSchedulers() (out []string) {
+	for _, kind := range []string{model.JobTypeService, model.JobTypeBatch, model.JobTypeSystem, model.JobTypeSysBatch} {
+		if len(s.EnabledSchedulers) > 0 && !slices.Contains(s.EnabledSchedulers, kind) {
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
+// Multiplier returns the factor of the timeouts of elections.
+func (s *Server) Multiplier() int {
+	if s.RaftMultiplier == nil {
+		return 1
+	}
+	return *s.RaftMultiplier
 }

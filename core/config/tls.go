@@ -6,7 +6,9 @@ package config
 import (
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // TLS configures mutual TLS between machines (RPC) and for the HTTP API.
@@ -19,9 +21,41 @@ type TLS struct {
 	CertFile             string `json:"cert_file,omitempty"`
 	KeyFile              string `json:"key_file,omitempty"`
 	MinVersion           string `json:"tls_min_version,omitempty"`
+	// CipherSuites are the names of those of TLS 1.2, separated by commas.
+	CipherSuites string `json:"tls_cipher_suites,omitempty"`
 }
 
 var tlsVersions = map[string]uint16{"": tls.VersionTLS12, "tls12": tls.VersionTLS12, "tls13": tls.VersionTLS13}
+
+// cipherSuites returns the suites that can be chosen, by name. They are those of TLS 1.2
+// that HTTP/2 allows; TLS 1.3 has its own, among which nobody can choose.
+func cipherSuites() map[string]uint16 {
+	out := map[string]uint16{}
+	for _, s := range tls.CipherSuites() {
+		if !slices.Contains(s.SupportedVersions, tls.VersionTLS12) || strings.Contains(s.Name, "_CBC_") {
+			continue
+		}
+		out[s.Name] = s.ID
+		if short, ok := strings.CutSuffix(s.Name, "_POLY1305_SHA256"); ok {
+			out[short+"_POLY1305"] = s.ID // its name in the documents of the reference
+		}
+	}
+	return out
+}
+
+// Suites returns the cipher suites of TLS 1.2; nil means the usual ones.
+func (t *TLS) Suites() (ids []uint16, unknown []string) {
+	known := cipherSuites()
+	for name := range strings.SplitSeq(t.CipherSuites, ",") {
+		name = strings.TrimSpace(name)
+		if id, ok := known[name]; ok {
+			ids = append(ids, id)
+		} else if name != "" {
+			unknown = append(unknown, name)
+		}
+	}
+	return ids, unknown
+}
 
 // Version returns the lowest accepted TLS version.
 func (t *TLS) Version() uint16 { return tlsVersions[t.MinVersion] }
@@ -37,6 +71,12 @@ func (t *TLS) problems() []string {
 	}
 	if _, ok := tlsVersions[t.MinVersion]; !ok {
 		out = append(out, fmt.Sprintf("tls.tls_min_version %q is not one of tls12, tls13", t.MinVersion))
+	}
+	if _, unknown := t.Suites(); len(unknown) > 0 {
+		out = append(out, fmt.Sprintf("tls.tls_cipher_suites: %s cannot be used; choose from %s", strings.Join(unknown, ", "), strings.Join(slices.Sorted(maps.Keys(cipherSuites())), ", ")))
+	}
+	if t.CipherSuites != "" && t.MinVersion == "tls13" {
+		out = append(out, `tls.tls_cipher_suites has no effect with tls_min_version = "tls13", because TLS 1.3 has cipher suites of its own: remove one of them`)
 	}
 	slices.Sort(out)
 	return out

@@ -58,6 +58,8 @@ type Config struct {
 	// HeartbeatTimeout is how long a follower waits for its leader before it starts an
 	// election; 0 means 400 ms.
 	HeartbeatTimeout time.Duration
+	// Multiplier scales HeartbeatTimeout, for slow machines and networks; 0 means 1.
+	Multiplier int
 	// SnapshotThreshold is the number of entries after which a snapshot is taken,
 	// SnapshotInterval the interval of that check, and TrailingLogs the number of
 	// entries that are kept in the log after a snapshot. 0 means raft's defaults:
@@ -97,7 +99,7 @@ func (c Config) raftConfig(logger hclog.Logger) *raft.Config {
 	r.MaxAppendEntries = maxAppendEntries
 	r.BatchApplyCh = true
 	r.NoLegacyTelemetry = true
-	r.HeartbeatTimeout = orElse(c.HeartbeatTimeout, defaultHeartbeat)
+	r.HeartbeatTimeout = orElse(c.HeartbeatTimeout, defaultHeartbeat) * time.Duration(orElse(c.Multiplier, 1))
 	r.ElectionTimeout = r.HeartbeatTimeout
 	r.LeaderLeaseTimeout = r.HeartbeatTimeout * 3 / 4
 	r.SnapshotThreshold = orElse(c.SnapshotThreshold, r.SnapshotThreshold)

@@ -3,7 +3,18 @@
 
 package consensus
 
-import "github.com/hashicorp/raft"
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Timeouts returns the timeouts of heartbeats, elections and the leader's lease.
+func Timeouts(c Config) (heartbeat, election, lease time.Duration) {
+	r := c.raftConfig(hclog.NewNullLogger())
+	return r.HeartbeatTimeout, r.ElectionTimeout, r.LeaderLeaseTimeout
+}
 
 // NewFaults puts watched stores over others; who waits for a failed disk goes on when
 // release is closed.

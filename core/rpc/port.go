@@ -41,7 +41,7 @@ const (
 // PortConfig configures a Port.
 type PortConfig struct {
 	// TLS protects the port; nil means no TLS.
-	TLS *TLS
+	TLS *Credentials
 	// Handshake is the time that a connection has to tell its protocol; 0 means
 	// DefaultHandshake.
 	Handshake time.Duration
@@ -64,22 +64,17 @@ type Port struct {
 }
 
 // NewPort accepts connections on l until Close, which closes l.
-func NewPort(l net.Listener, cfg PortConfig) (*Port, error) {
+func NewPort(l net.Listener, cfg PortConfig) *Port {
 	if cfg.Handshake == 0 {
 		cfg.Handshake = DefaultHandshake
 	}
 	p := &Port{listener: l, cfg: cfg, raft: newQueue(l.Addr()), grpc: newQueue(l.Addr()), slots: make(chan struct{}, maxHandshakes)}
 	if cfg.TLS != nil {
-		config, err := cfg.TLS.Server()
-		if err != nil {
-			return nil, err
-		}
-		config.NextProtos = []string{grpcProtocol, raftProtocol}
-		p.tls = config
+		p.tls = cfg.TLS.Server(grpcProtocol, raftProtocol)
 	}
 	p.closed, p.close = context.WithCancel(context.Background())
 	p.work.Go(p.accept)
-	return p, nil
+	return p
 }
 
 // Raft returns the listener for raft. Closing it refuses raft's connections; it does
@@ -226,20 +221,17 @@ func (c *begun) Read(p []byte) (int, error) {
 }
 
 // DialRaft returns how raft connects to the ports of other servers; nil means no TLS.
-func DialRaft(secure *TLS) (func(address string, timeout time.Duration) (net.Conn, error), error) {
+func DialRaft(secure *Credentials) func(address string, timeout time.Duration) (net.Conn, error) {
 	var config *tls.Config
 	if secure != nil {
-		var err error
-		if config, err = secure.Client(); err != nil {
-			return nil, err
-		}
+		config = secure.Client()
 		config.NextProtos = []string{raftProtocol}
 	}
 	return func(address string, timeout time.Duration) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		return dialRaft(ctx, address, config)
-	}, nil
+	}
 }
 
 func dialRaft(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {

@@ -27,10 +27,7 @@ func port(t *testing.T, secure *rpc.TLS, handshake time.Duration) (*rpc.Port, *t
 		t.Fatal(err)
 	}
 	log := &testkit.Journal{}
-	p, err := rpc.NewPort(l, rpc.PortConfig{TLS: secure, Handshake: handshake, Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := rpc.NewPort(l, rpc.PortConfig{TLS: opened(t, secure), Handshake: handshake, Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
 	server := rpc.NewServer(&fake{}, nil, hclog.NewNullLogger())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(p.GRPC()) }()
@@ -87,11 +84,7 @@ func TestOnePortServesNodesAndRaft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, _, address := port(t, m, 0)
 			echo(t, p)
-			dial, err := rpc.DialRaft(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := dial(address, 10*time.Second)
+			c, err := rpc.DialRaft(opened(t, m))(address, 10*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,9 +93,7 @@ func TestOnePortServesNodesAndRaft(t *testing.T) {
 			}
 			var config *tls.Config
 			if m != nil {
-				if config, err = m.Client(); err != nil {
-					t.Fatal(err)
-				}
+				config = opened(t, m).Client()
 			}
 			beat(t, address, config)
 		})
@@ -130,11 +121,7 @@ func TestANodesCertificateCannotActAsAServer(t *testing.T) {
 	p, log, address := port(t, &server, 0)
 	echo(t, p)
 	try := func(m rpc.TLS) error {
-		dial, err := rpc.DialRaft(&m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := dial(address, 10*time.Second)
+		c, err := rpc.DialRaft(opened(t, &m))(address, 10*time.Second)
 		if err != nil {
 			return err
 		}
@@ -198,10 +185,7 @@ func TestAPortThatIsClosedEndsHandshakesAndWaitingConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := rpc.NewPort(l, rpc.PortConfig{Handshake: time.Hour, Logger: hclog.NewNullLogger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := rpc.NewPort(l, rpc.PortConfig{Handshake: time.Hour, Logger: hclog.NewNullLogger()})
 	var open []net.Conn
 	for _, sent := range []string{"", "PRI", "\xd7"} {
 		c, err := net.Dial("tcp", l.Addr().String())

@@ -9,13 +9,16 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // TLS configures mutual TLS between machines: both sides have a certificate of the
-// same authority. The certificate files are read at each handshake, so a renewed
-// certificate needs no restart.
+// same authority.
 type TLS struct {
 	CAFile, CertFile, KeyFile string
 	// Region is the region of the servers. With VerifyServerHostname, a machine acts as
@@ -24,48 +27,160 @@ type TLS struct {
 	// certificate could impersonate a server.
 	Region               string
 	VerifyServerHostname bool
-	MinVersion           uint16 // 0 means TLS 1.2
+	// VerifyClients requires a certificate of the clients of HTTP.
+	VerifyClients bool
+	MinVersion    uint16 // 0 means TLS 1.2
+	// CipherSuites are those of TLS 1.2; nil means those of Go. TLS 1.3 has its own.
+	CipherSuites []uint16
+}
+
+// expiresSoon is how long before its end the log says that a certificate ends.
+const expiresSoon = 14 * 24 * time.Hour
+
+// Credentials are the certificates of a machine. The files are read again when one of
+// them has changed: each handshake compares their times and sizes. Files that cannot be
+// used together, for example because only one of them has been replaced so far, change
+// nothing: the certificates that were read before stay in use until the files are right.
+type Credentials struct {
+	log hclog.Logger
+
+	mu  sync.Mutex
+	now *certificates
+	bad [3]stamp // of files that could not be used
+}
+
+// certificates are what was read from the files at one time.
+type certificates struct {
+	TLS
+	stamps [3]stamp
+	own    *tls.Certificate
+	roots  *x509.CertPool
+}
+
+// stamp tells whether a file has changed.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+// Open reads the files. It fails if they cannot be used, so that an agent with wrong
+// files does not start.
+func (t TLS) Open(log hclog.Logger) (*Credentials, error) {
+	c := &Credentials{log: log}
+	return c, c.Reload(t)
+}
+
+// Reload reads the files again, which may be others than before. After an error the
+// certificates that were read before stay in use.
+func (c *Credentials) Reload(t TLS) error {
+	next, err := t.read(t.stamps())
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.take(next)
+	return nil
+}
+
+func (c *Credentials) take(next *certificates) {
+	c.now, c.bad = next, [3]stamp{}
+	leaf := next.own.Leaf
+	if err := next.recognised(); err != nil {
+		c.log.Warn("the certificate of this agent is of no authority in ca_file: machines with this ca_file do not accept it", "file", next.CertFile, "error", err)
+	}
+	left := time.Until(leaf.NotAfter)
+	switch {
+	case left <= 0:
+		c.log.Error("the certificate of this agent has expired: no other machine accepts it; make a new one with: drover tls cert create", "file", next.CertFile, "expired", leaf.NotAfter.UTC())
+	case left < expiresSoon:
+		c.log.Warn("the certificate of this agent expires soon; make a new one with: drover tls cert create", "file", next.CertFile, "expires", leaf.NotAfter.UTC())
+	}
+}
+
+// current returns the certificates, after reading the files again if they have changed.
+func (c *Credentials) current() *certificates {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stamps := c.now.TLS.stamps()
+	if stamps == c.now.stamps || stamps == c.bad {
+		return c.now
+	}
+	next, err := c.now.TLS.read(stamps)
+	if err != nil {
+		c.bad = stamps
+		c.log.Warn("the TLS files have changed and cannot be used now; the certificates that were read before stay in use", "error", err)
+		return c.now
+	}
+	c.take(next)
+	c.log.Info("the TLS files have changed and were read again", "expires", next.own.Leaf.NotAfter.UTC())
+	return c.now
 }
 
 // Server returns the configuration of the servers' port.
-func (t TLS) Server() (*tls.Config, error) {
-	roots, err := t.authority()
-	if err != nil {
-		return nil, err
+func (c *Credentials) Server(protocols ...string) *tls.Config {
+	return c.listening(func(now *certificates, config *tls.Config) {
+		config.NextProtos = protocols
+		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, now.roots
+	})
+}
+
+// HTTP returns the configuration of the port of the HTTP API.
+func (c *Credentials) HTTP() *tls.Config {
+	return c.listening(func(now *certificates, config *tls.Config) {
+		config.NextProtos = []string{"http/1.1"} // WebSocket needs HTTP/1.1
+		if now.VerifyClients {
+			config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, now.roots
+		}
+	})
+}
+
+// listening returns a configuration that is made anew for each handshake. Sessions are
+// not resumed, because that would accept a machine whose authority is no longer trusted.
+func (c *Credentials) listening(complete func(*certificates, *tls.Config)) *tls.Config {
+	fresh := func() *tls.Config {
+		now := c.current()
+		config := &tls.Config{
+			MinVersion: now.minVersion(), CipherSuites: now.CipherSuites, Certificates: []tls.Certificate{*now.own}, SessionTicketsDisabled: true,
+		}
+		complete(now, config)
+		return config
 	}
-	return &tls.Config{
-		MinVersion: t.minVersion(), ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return t.certificate() },
-	}, nil
+	config := fresh()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return fresh(), nil }
+	return config
 }
 
 // Client returns the configuration of a connection to servers.
-func (t TLS) Client() (*tls.Config, error) {
-	roots, err := t.authority()
-	if err != nil {
-		return nil, err
-	}
+func (c *Credentials) Client() *tls.Config {
+	now := c.current()
 	return &tls.Config{
-		MinVersion: t.minVersion(), RootCAs: roots, ServerName: t.serverNames()[0],
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.certificate() },
+		MinVersion: now.minVersion(), CipherSuites: now.CipherSuites, ServerName: now.serverNames()[0],
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.current().own, nil },
 		// VerifyConnection verifies the chain, and either of two names.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			if err := ofAuthority(state, roots); err != nil {
+			now := c.current()
+			if state.Version < now.minVersion() { // it was raised after this configuration was made
+				return errdefs.PermissionDeniedf("the server speaks %s, and tls_min_version is %s", tls.VersionName(state.Version), tls.VersionName(now.minVersion()))
+			}
+			if err := ofAuthority(state, now.roots); err != nil {
 				return err
 			}
-			return t.ofServer(state)
+			return now.ofServer(state)
 		},
-	}, nil
+	}
 }
+
+// ofServer returns an error if the other side of a connection has no certificate of a
+// server and needs one. The handshake has verified its chain.
+func (c *Credentials) ofServer(state tls.ConnectionState) error { return c.current().ofServer(state) }
 
 // serverNames are the names of which a server's certificate must have one.
 func (t TLS) serverNames() []string {
 	return []string{"server." + t.Region + ".nomad", "server." + t.Region + ".drover"}
 }
 
-// ofServer returns an error if the other side of a connection has no certificate of a
-// server and needs one. The handshake has verified its chain.
 func (t TLS) ofServer(state tls.ConnectionState) error {
 	if !t.VerifyServerHostname {
 		return nil
@@ -84,9 +199,18 @@ func (t TLS) ofServer(state tls.ConnectionState) error {
 
 func (t TLS) minVersion() uint16 { return max(t.MinVersion, tls.VersionTLS12) }
 
-// authority reads the certificates of the authority. It also checks that the agent's
-// own certificate can be read, so that an agent with wrong files does not start.
-func (t TLS) authority() (*x509.CertPool, error) {
+// stamps returns the stamps of the three files; a file that is missing has none.
+func (t TLS) stamps() (out [3]stamp) {
+	for i, file := range []string{t.CAFile, t.CertFile, t.KeyFile} {
+		if info, err := os.Stat(file); err == nil {
+			out[i] = stamp{info.ModTime(), info.Size()}
+		}
+	}
+	return out
+}
+
+// read reads the files, whose stamps were taken before.
+func (t TLS) read(stamps [3]stamp) (*certificates, error) {
 	text, err := os.ReadFile(t.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("read tls.ca_file: %w", err)
@@ -95,16 +219,26 @@ func (t TLS) authority() (*x509.CertPool, error) {
 	if !roots.AppendCertsFromPEM(text) {
 		return nil, errdefs.InvalidArgumentf("tls.ca_file %s holds no certificate in PEM", t.CAFile)
 	}
-	_, err = t.certificate()
-	return roots, err
-}
-
-func (t TLS) certificate() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read tls.cert_file and tls.key_file: %w", err)
 	}
-	return &pair, nil
+	return &certificates{TLS: t, stamps: stamps, own: &pair, roots: roots}, nil
+}
+
+// recognised returns an error if this machine would not accept its own certificate. That
+// it has expired is said elsewhere.
+func (c *certificates) recognised() error {
+	between := x509.NewCertPool()
+	for _, raw := range c.own.Certificate[1:] {
+		if more, err := x509.ParseCertificate(raw); err == nil {
+			between.AddCert(more)
+		}
+	}
+	_, err := c.own.Leaf.Verify(x509.VerifyOptions{
+		Roots: c.roots, Intermediates: between, CurrentTime: c.own.Leaf.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	return err
 }
 
 // ofAuthority verifies a server's chain without its name.

@@ -82,6 +82,7 @@ type Config struct {
 	// HeartbeatGrace is how long after its lease a silent node is marked down.
 	HeartbeatGrace    time.Duration
 	SnapshotThreshold uint64
+	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
 	// PluginRegistry allows clients to change the registry of plugins.
 	PluginRegistry bool
@@ -109,6 +110,8 @@ type RaftConfig struct {
 	// HeartbeatTimeout is how long a server waits for its leader before it starts an
 	// election; 0 means the default of core/consensus.
 	HeartbeatTimeout time.Duration
+	// Multiplier scales the timeouts of elections; 0 means 1.
+	Multiplier int
 }
 
 // Server is the server side of an agent.
@@ -167,8 +170,8 @@ func New(cfg Config) (*Server, error) {
 	s.raft, err = consensus.Open(consensus.Config{
 		NodeID: who.id, DataDir: raftDir, Expected: who.known, Dev: cfg.Dev, Machine: fsm.NewAt(s.cfg.Level, s.store, cfg.Logger.Named("fsm")), Logger: cfg.Logger,
 		Listener: cfg.Raft.Listener, Advertise: cfg.Address, Dial: cfg.Raft.Dial, HeartbeatTimeout: cfg.Raft.HeartbeatTimeout, Lookup: s.lookup,
-		Fatal:             s.fail,
-		SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.TrailingLogs,
+		Fatal:      s.fail,
+		Multiplier: cfg.Raft.Multiplier, SnapshotThreshold: cfg.SnapshotThreshold, SnapshotInterval: cfg.SnapshotInterval, TrailingLogs: cfg.TrailingLogs,
 	})
 	if err != nil {
 		return nil, err

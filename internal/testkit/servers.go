@@ -156,10 +156,7 @@ func (m *Member) Start() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	port, err := rpc.NewPort(m.wire.listen(m.Address, l), rpc.PortConfig{Logger: hclog.NewNullLogger()})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	port := rpc.NewPort(m.wire.listen(m.Address, l), rpc.PortConfig{Logger: hclog.NewNullLogger()})
 	cfg := server.Config{
 		DataDir: m.Dir, Dev: true, Region: "global", Datacenter: "dc1", Address: m.Address, Workers: 1,
 		GC: gc.DefaultThresholds(), LocalNode: func() string { return "" }, Logger: hclog.NewNullLogger(),

@@ -74,10 +74,10 @@ func (w *wire) set(address string, cut bool) {
 
 // dialer returns how the server with an address reaches the raft of others.
 func (w *wire) dialer(from string) func(string, time.Duration) (net.Conn, error) {
-	dial, err := rpc.DialRaft(nil)
+	dial := rpc.DialRaft(nil)
 	return func(to string, timeout time.Duration) (net.Conn, error) {
-		if w.isCut(from) || w.isCut(to) || err != nil {
-			return nil, errors.Join(errCut, err)
+		if w.isCut(from) || w.isCut(to) {
+			return nil, errCut
 		}
 		conn, err := dial(to, timeout)
 		if err != nil {

@@ -30,6 +30,12 @@ type servers struct {
 
 func newServers(t *testing.T) *servers {
 	t.Helper()
+	return newServersWith(t, func(*agent) {})
+}
+
+// newServersWith prepares each machine before it starts.
+func newServersWith(t *testing.T, prepare func(*agent)) *servers {
+	t.Helper()
 	harness.TakeSlot(t)
 	s := &servers{t: t, network: harness.NewNetwork(t)}
 	var key [32]byte
@@ -44,6 +50,7 @@ func newServers(t *testing.T) *servers {
 		s.all = append(s.all, a)
 	}
 	for _, a := range s.all {
+		prepare(a)
 		a.Launch()
 	}
 	return s

@@ -123,7 +123,7 @@ func (a *adapter) Help() string {
 	var own, general strings.Builder
 	fs.VisitAll(func(f *flag.Flag) {
 		to := &own
-		if generalFlags[f.Name] {
+		if a.spec.isGeneral(f.Name) {
 			to = &general
 		}
 		fmt.Fprintf(to, "\n  -%s\n    %s\n", f.Name, f.Usage)

@@ -30,7 +30,7 @@ func Describe() []Entry {
 		(&common{}).declare(fs, sp, nil)
 		sp.setup(fs)
 		fs.VisitAll(func(f *flag.Flag) {
-			if !generalFlags[f.Name] {
+			if !sp.isGeneral(f.Name) {
 				e.Flags = append(e.Flags, f)
 			}
 		})

@@ -25,6 +25,12 @@ type common struct {
 var generalFlags = map[string]bool{"address": true, "token": true, "region": true, "namespace": true, "ca-cert": true, "ca-path": true,
 	"client-cert": true, "client-key": true, "tls-server-name": true, "tls-skip-verify": true, "no-color": true, "force-color": true, "verbose": true}
 
+// isGeneral reports whether a flag is one of those that all commands like this one have. A
+// command that talks to no agent may use such a name for a flag of its own.
+func (sp spec) isGeneral(name string) bool {
+	return generalFlags[name] && (!sp.offline || strings.HasSuffix(name, "-color"))
+}
+
 func (c *common) declare(fs *flag.FlagSet, sp spec, env map[string]string) {
 	fs.BoolVar(&c.noColor, "no-color", false, "Disables colours. NO_COLOR and DROVER_CLI_NO_COLOR do the same.")
 	fs.BoolVar(&c.forceColor, "force-color", false, "Uses colours even if the output is not a terminal. DROVER_CLI_FORCE_COLOR does the same.")

@@ -26,7 +26,6 @@ var missingFamilies = map[string]string{
 	"recommendation": "recommendations are not implemented; for the resource usage of tasks see: drover operator metrics, drover alloc status -stats",
 	"sentinel":       "Sentinel policies are not implemented; node pools, namespaces and reject_job_registration restrict which jobs may run",
 	"setup":          "Consul and Vault integrations are not implemented",
-	"tls":            "Drover does not create certificates; create them with your own certificate authority (openssl, step) and name them in the tls block of the agent's configuration",
 }
 
 // Missing returns why Drover does not have the command that the arguments name, and

@@ -20,7 +20,8 @@ var groups = map[string]string{
 	"operator root keyring": "Work with the root keys, which encrypt variables and sign identities", "operator scheduler": "Work with the scheduler",
 	"operator snapshot": "Save, inspect and restore the state of servers", "plugin": "Work with plugins", "scaling": "Work with scaling of jobs",
 	"scaling policy": "Work with scaling policies", "server": "Work with servers", "service": "Work with services",
-	"system": "Work with the system", "system reconcile": "Recompute derived state", "var": "Work with variables",
+	"system": "Work with the system", "system reconcile": "Recompute derived state",
+	"tls": "Make and describe certificates", "tls ca": "Work with the certificate authority of a cluster", "tls cert": "Work with the certificates of machines and users", "var": "Work with variables",
 }
 
 // aliases are other names of commands: short ones, and former names.
@@ -98,6 +99,9 @@ func specs() map[string]func() spec {
 
 		"scaling policy info": scalingInfo, "scaling policy list": scalingList,
 		"service delete": serviceDelete, "service info": serviceInfo, "service list": serviceList,
+
+		"tls ca create": tlsCACreate, "tls ca info": tlsInfo("tls ca info [options] <CA file>", "Describes the certificate of an authority", true),
+		"tls cert create": tlsCertCreate, "tls cert info": tlsInfo("tls cert info [options] <certificate file>", "Describes the certificate of a machine or a user", false),
 
 		"var get": varGet, "var init": varInit, "var list": varList, "var lock": varLock, "var purge": varPurge, "var put": varPut,
 

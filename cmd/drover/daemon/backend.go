@@ -41,27 +41,26 @@ type nodeBackend struct {
 var _ api.Local = nodeBackend{}
 
 // newAPI returns the HTTP API for the role of this agent.
-func (d *Daemon) newAPI() (*api.Server, error) {
-	secure, err := d.httpTLS()
-	if err != nil {
-		return nil, err
-	}
-	cfg := d.apiConfig(secure)
+func (d *Daemon) newAPI() *api.Server {
+	cfg := d.apiConfig(d.httpTLS())
 	if d.server != nil {
-		if n := d.cfg.Server.EventBufferSize; n != nil {
+		if n := d.cfg().Server.EventBufferSize; n != nil {
 			cfg.EventBuffer = *n
 		}
+		if on := d.cfg().Server.EventBroker; on != nil {
+			cfg.NoEvents = !*on
+		}
 		cfg.AgentOf, cfg.Leader = d.agentOf, d.server.Peers()
-		return api.New(serverBackend{d, d.server.Endpoint()}, d.log, cfg), nil
+		return api.New(serverBackend{d, d.server.Endpoint()}, d.log, cfg)
 	}
-	return api.NewNode(nodeBackend{d, d.ownCalls()}, d.node.HasAlloc, d.forward(), d.log, cfg), nil
+	return api.NewNode(nodeBackend{d, d.ownCalls()}, d.node.HasAlloc, d.forward(), d.log, cfg)
 }
 
 // apiConfig returns the part of the API's configuration that comes from the agent's.
 func (d *Daemon) apiConfig(secure *tls.Config) api.Config {
-	limits := d.cfg.Limits
+	limits := d.cfg().Limits
 	return api.Config{
-		EnableDebug: d.cfg.EnableDebug, Prometheus: d.cfg.Telemetry.PrometheusMetrics, Headers: d.cfg.Headers, Hosts: d.cfg.HTTPNames(), TLS: secure,
+		EnableDebug: d.cfg().EnableDebug, Prometheus: d.cfg().Telemetry.PrometheusMetrics, Headers: d.cfg().Headers, Hosts: d.cfg().HTTPNames(), TLS: secure,
 		ConnsPerClient: connsPerClient(limits.HTTPMaxConnsPerClient),
 		Handshake:      config.Duration(limits.HTTPSHandshakeTimeout, api.DefaultHandshake),
 	}

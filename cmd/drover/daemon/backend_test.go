@@ -15,7 +15,8 @@ import (
 // acts there.
 func TestTheLimitsOfTheHTTPPortAreThoseOfTheConfiguration(t *testing.T) {
 	cfg := &config.Config{}
-	d := &Daemon{cfg: cfg}
+	d := &Daemon{}
+	d.conf.Store(cfg)
 	if got := d.apiConfig(nil); got.Handshake != api.DefaultHandshake {
 		t.Errorf("without https_handshake_timeout: %s", got.Handshake)
 	}

@@ -22,20 +22,16 @@ import (
 // startServer starts the server, and joins the servers that it must find at its start.
 func (d *Daemon) startServer() error {
 	cfg := d.serverConfig()
+	cfg.PeerTLS = d.clientTLS()
+	if !d.cfg().Dev {
+		d.clusterConfig(&cfg)
+	}
 	var err error
-	if cfg.PeerTLS, err = d.clientTLS(); err != nil {
-		return err
-	}
-	if !d.cfg.Dev {
-		if err := d.clusterConfig(&cfg); err != nil {
-			return err
-		}
-	}
 	if d.server, err = server.New(cfg); err != nil {
 		return err
 	}
 	d.server.Start()
-	start := d.cfg.Join().StartJoin
+	start := d.cfg().Join().StartJoin
 	if len(start) == 0 {
 		return nil
 	}
@@ -48,26 +44,16 @@ func (d *Daemon) startServer() error {
 }
 
 // clusterConfig adds how the server finds and reaches others.
-func (d *Daemon) clusterConfig(cfg *server.Config) error {
-	var machine *rpc.TLS
-	if d.cfg.TLS.RPC {
-		t := d.machineTLS()
-		machine = &t
-	}
-	dial, err := rpc.DialRaft(machine)
-	if err != nil {
-		return err
-	}
-	c, join := d.cfg.Server, d.cfg.Join()
-	cfg.Raft = server.RaftConfig{Listener: d.rpc.Raft(), Dial: dial, Alone: c.BootstrapExpect == 1}
+func (d *Daemon) clusterConfig(cfg *server.Config) {
+	c, join := d.cfg().Server, d.cfg().Join()
+	cfg.Raft = server.RaftConfig{Listener: d.rpc.Raft(), Dial: rpc.DialRaft(d.rpcTLS()), Alone: c.BootstrapExpect == 1, Multiplier: c.Multiplier()}
 	cfg.Gossip = &server.Gossip{
 		Config: membership.Config{
-			Name: d.cfg.Name, Version: d.version, Listen: d.cfg.ListenSerf(), Advertise: d.cfg.AdvertiseSerf(),
+			Name: d.cfg().Name, Version: d.version, Listen: d.cfg().ListenSerf(), Advertise: d.cfg().AdvertiseSerf(),
 			Expect: c.BootstrapExpect, Key: c.Encrypt, RejoinAfterLeave: c.RejoinAfterLeave,
 		},
 		RetryJoin: join.RetryJoin, RetryMax: join.RetryMax, RetryInterval: config.Duration(join.RetryInterval, 0),
 	}
-	return nil
 }
 
 // awaitLeader waits until the server leads if no other can. A server of several starts
@@ -76,14 +62,14 @@ func (d *Daemon) awaitLeader(ctx context.Context) error {
 	if !d.server.Alone() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.startTimeout())
 	defer cancel()
 	return d.server.WaitLeader(ctx)
 }
 
 // Members returns all servers.
 func (d *Daemon) Members() *api.AgentMembers {
-	out := &api.AgentMembers{ServerName: d.cfg.Name, ServerRegion: d.cfg.Region, ServerDC: d.cfg.Datacenter}
+	out := &api.AgentMembers{ServerName: d.cfg().Name, ServerRegion: d.cfg().Region, ServerDC: d.cfg().Datacenter}
 	if d.server == nil || d.server.Members() == nil {
 		out.Members = []*api.AgentMember{d.member()}
 		return out
@@ -104,7 +90,7 @@ func shown(m membership.Member) *api.AgentMember {
 
 // JoinServers joins servers at these addresses.
 func (d *Daemon) JoinServers(_ context.Context, addresses []string) (int, error) {
-	full, err := d.cfg.GossipAddresses(addresses)
+	full, err := d.cfg().GossipAddresses(addresses)
 	if err != nil {
 		return 0, err
 	}
@@ -171,7 +157,7 @@ func (d *Daemon) names() map[string]string {
 // raft.
 func (d *Daemon) address(s consensus.Server) string {
 	if s.ID == d.server.ID() {
-		return d.cfg.AdvertiseRPC()
+		return d.cfg().AdvertiseRPC()
 	}
 	return s.Address
 }

@@ -11,13 +11,16 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/cli"
-	"github.com/hashicorp/go-hclog"
 	"github.com/posener/complete"
 
+	"github.com/drover-project/drover/core/agentlog"
 	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/sdnotify"
 )
 
 // Command is the command `drover agent`.
@@ -68,7 +71,7 @@ func newOptions() *options {
 	o.text("dc", "Datacenter of this agent.", func(c *config.Config) *string { return &c.Datacenter })
 	o.text("region", "Region of this agent.", func(c *config.Config) *string { return &c.Region })
 	o.text("log-level", "TRACE, DEBUG, INFO, WARN or ERROR.", func(c *config.Config) *string { return &c.LogLevel })
-	o.text("log-file", "File to which the log is written too.", func(c *config.Config) *string { return &c.LogFile })
+	o.text("log-file", "File to which the log is written too; see log_rotate_bytes.", func(c *config.Config) *string { return &c.LogFile })
 	o.text("node-class", "Class of the node.", func(c *config.Config) *string { return &c.Client.NodeClass })
 	o.text("node-pool", "Node pool of the node.", func(c *config.Config) *string { return &c.Client.NodePool })
 	o.text("state-dir", "Directory for the node's state.", func(c *config.Config) *string { return &c.Client.StateDir })
@@ -192,7 +195,9 @@ func (c *Command) Help() string {
 
   Starts an agent and runs it until it receives SIGINT or SIGTERM. Tasks keep
   running, and the next start of the agent recovers them (a -dev agent stops its
-  tasks). SIGHUP reloads the configuration; only the log level changes.
+  tasks). SIGHUP reads the configuration again: the settings of the log, the TLS
+  files and some others change, and the log names the changed keys that need a
+  restart. Under systemd, the agent reports its state and feeds the watchdog.
 
   Exit codes: 0 after a signal, 1 if the agent could not start.
 
@@ -237,12 +242,12 @@ func (c *Command) Run(args []string) int {
 		fmt.Fprintf(c.Err, "%v\n", err)
 		return 1
 	}
-	log, closeLog, err := c.logger(cfg)
+	log, err := agentlog.Open("agent", c.Err, logOptions(cfg))
 	if err != nil {
 		fmt.Fprintf(c.Err, "%v\n", err)
 		return 1
 	}
-	defer closeLog()
+	defer log.Close()
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
 	}
@@ -252,52 +257,97 @@ func (c *Command) Run(args []string) int {
 	return c.serve(o, cfg, log)
 }
 
-func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogger) int {
+// process is the agent's process: what signals and systemd have to do with.
+type process struct {
+	*Command
+	options *options
+	log     *agentlog.Log
+	systemd *sdnotify.Notifier
+
+	mu     sync.Mutex // one reload at a time
+	daemon *Daemon    // nil until it has started
+}
+
+// started is the result of Start.
+type started struct {
+	d   *Daemon
+	err error
+}
+
+// extendBy is how much time a node that drains itself asks systemd for, again and again.
+const extendBy = 30 * time.Second
+
+func (c *Command) serve(o *options, cfg *config.Config, log *agentlog.Log) int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	type started struct {
-		d   *Daemon
-		err error
-	}
+	p := &process{Command: c, options: o, log: log, systemd: sdnotify.FromEnvironment(os.LookupEnv, os.Unsetenv, os.Getpid())}
 	up, left := make(chan started, 1), make(chan struct{})
 	go func() {
-		d, err := Start(ctx, cfg, c.Version, log, func() error { return reload(o, log) })
+		d, err := Start(ctx, cfg, c.Version, log, p.reload)
 		up <- started{d, err}
 	}()
+	questions := make(chan chan struct{}) // of the watchdog: does this loop run?
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	more := time.NewTicker(extendBy / 3)
+	defer more.Stop()
 	var d *Daemon
 	leaving := false
 	var failed <-chan error
 	for {
 		select {
+		case answer := <-questions:
+			close(answer)
+		case <-more.C:
+			if leaving {
+				p.tell(p.systemd.Extend(extendBy))
+			}
 		case err := <-failed:
 			log.Error("the server must stop; tasks keep running", "error", err)
 			fmt.Fprintf(c.Err, "==> The server has to stop: %v\n", err)
+			p.tell(p.systemd.Stopping(err.Error()))
+			cancel()
 			d.Stop()
 			return 1
 		case <-left:
+			p.tell(p.systemd.Stopping("Ending"))
+			cancel()
 			d.Stop()
 			return 0
 		case s := <-up:
 			if s.err != nil {
 				fmt.Fprintf(c.Err, "The agent could not start: %v\n", s.err)
+				p.tell(p.systemd.Status(s.err.Error()))
 				return 1
 			}
 			d = s.d
+			p.begin(d)
 			failed = d.Failed()
 			c.banner(d)
+			p.tell(p.systemd.Ready(d.status()))
+			watching.Go(func() { p.watch(ctx, questions) })
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
-				if err := reload(o, log); err != nil {
+				p.tell(p.systemd.Reloading())
+				status := "Reloaded"
+				if err := p.reload(); err != nil {
 					log.Error("the configuration was not reloaded", "error", err)
+					status = "Not reloaded: " + err.Error()
+				}
+				if d != nil { // else it becomes ready by starting
+					p.tell(p.systemd.Ready(status + "; " + d.status()))
 				}
 				continue
 			}
 			fmt.Fprintf(c.Out, "==> Caught signal: %v; ending\n", sig)
-			if d != nil && !leaving && leaves(cfg, sig) { // after a second signal, the agent does not wait for the drain
+			if d != nil && !leaving && leaves(d.cfg(), sig) { // after a second signal, the agent does not wait for the drain
 				leaving = true
+				p.tell(p.systemd.Status("Leaving the cluster"))
+				p.tell(p.systemd.Extend(extendBy))
 				go func() {
 					defer close(left)
 					if err := d.Leave(ctx); err != nil {
@@ -306,6 +356,7 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 				}()
 				continue
 			}
+			p.tell(p.systemd.Stopping("Ending"))
 			cancel()
 			if d == nil {
 				d = (<-up).d
@@ -321,16 +372,51 @@ func (c *Command) serve(o *options, cfg *config.Config, log hclog.InterceptLogge
 	}
 }
 
-// reload reads the configuration again and applies the settings that can change at
-// run time.
-func reload(o *options, log hclog.InterceptLogger) error {
-	cfg, err := o.load()
+// tell logs what systemd could not be told: it ends the agent if it hears nothing.
+func (p *process) tell(err error) {
+	if err != nil {
+		p.log.Warn("systemd does not hear from this agent", "error", err)
+	}
+}
+
+func (p *process) begin(d *Daemon) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.daemon = d
+}
+
+// watch tells systemd that the agent lives, as long as each of its parts answers.
+func (p *process) watch(ctx context.Context, questions chan<- chan struct{}) {
+	parts := append(p.daemon.pulses(), &pulse{name: "the loop that handles signals", ask: func(ctx context.Context) {
+		answer := make(chan struct{})
+		select {
+		case questions <- answer:
+			<-answer
+		case <-ctx.Done():
+		}
+	}})
+	p.systemd.Watch(ctx, func(within context.Context) error {
+		if err := check(within, parts); err != nil {
+			return err
+		}
+		return p.systemd.Status(p.daemon.status())
+	}, func(err error) {
+		p.log.Error("the agent does not answer its watchdog; if that lasts, systemd ends it, and tasks run on", "error", err)
+	})
+}
+
+// reload reads the configuration again and applies what can change while the agent runs.
+func (p *process) reload() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cfg, err := p.options.load()
 	if err != nil {
 		return err
 	}
-	log.SetLevel(hclog.LevelFromString(cfg.LogLevel))
-	log.Info("configuration reloaded", "log_level", cfg.LogLevel)
-	return nil
+	if p.daemon == nil {
+		return p.log.Apply(logOptions(cfg)) // it starts with what it has read before
+	}
+	return p.daemon.Apply(cfg)
 }
 
 func (c *Command) banner(d *Daemon) {
@@ -343,7 +429,7 @@ func (c *Command) banner(d *Daemon) {
 	}
 	fmt.Fprintf(c.Out, "==> Drover agent started: %s\n", c.Version)
 	scheme := "http"
-	if d.cfg.TLS.HTTP {
+	if d.cfg().TLS.HTTP {
 		scheme = "https"
 	}
 	fmt.Fprintf(c.Out, "    HTTP API: %s://%s\n", scheme, d.httpAddr())
@@ -352,30 +438,10 @@ func (c *Command) banner(d *Daemon) {
 	case d.link != nil:
 		fmt.Fprintf(c.Out, "     Servers: %s\n", strings.Join(d.link.Known(), ", "))
 	case d.rpc != nil:
-		fmt.Fprintf(c.Out, "   Nodes via: %s\n", d.cfg.AdvertiseRPC())
+		fmt.Fprintf(c.Out, "   Nodes via: %s\n", d.cfg().AdvertiseRPC())
 	}
-	fmt.Fprintf(c.Out, "  Datacenter: %s (region %s)\n", d.cfg.Datacenter, d.cfg.Region)
+	fmt.Fprintf(c.Out, "  Datacenter: %s (region %s)\n", d.cfg().Datacenter, d.cfg().Region)
 	fmt.Fprintf(c.Out, "    Data dir: %s\n", d.dataDir)
-	fmt.Fprintf(c.Out, "  Plugin dir: %s\n", d.cfg.PluginDir)
+	fmt.Fprintf(c.Out, "  Plugin dir: %s\n", d.cfg().PluginDir)
 	fmt.Fprintf(c.Out, "==> Log:\n\n")
-}
-
-// logger returns a logger that writes to standard error and, if configured, to a
-// file.
-func (c *Command) logger(cfg *config.Config) (hclog.InterceptLogger, func(), error) {
-	level := hclog.LevelFromString(cfg.LogLevel)
-	if level == hclog.NoLevel {
-		return nil, nil, fmt.Errorf("log_level %q is not one of TRACE, DEBUG, INFO, WARN, ERROR", cfg.LogLevel)
-	}
-	out, end := c.Err, func() {}
-	if cfg.LogFile != "" {
-		f, err := os.OpenFile(cfg.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
-		if err != nil {
-			return nil, nil, fmt.Errorf("open the log file: %w", err)
-		}
-		out, end = io.MultiWriter(c.Err, f), func() { f.Close() }
-	}
-	return hclog.NewInterceptLogger(&hclog.LoggerOptions{
-		Name: "agent", Level: level, Output: out, JSONFormat: cfg.LogJSON, IncludeLocation: cfg.LogLocation,
-	}), end, nil
 }

@@ -15,16 +15,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent"
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/collect"
 	"github.com/drover-project/drover/core/agent/fingerprint"
+	"github.com/drover-project/drover/core/agentlog"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/control/gc"
@@ -39,15 +38,15 @@ import (
 
 // Time limits of starting and stopping.
 const (
-	leaderTimeout  = 30 * time.Second
+	leaderTimeout  = 30 * time.Second // unless start_timeout is set
 	stopTasksLimit = 15 * time.Second
 )
 
 // Daemon is a running agent.
 type Daemon struct {
-	cfg      *config.Config
+	conf     atomic.Pointer[config.Config] // see cfg
 	version  string
-	log      hclog.InterceptLogger
+	log      *agentlog.Log
 	dataDir  string
 	scratch  bool // dataDir is temporary and removed at the end
 	http     net.Listener
@@ -57,6 +56,7 @@ type Daemon struct {
 	node     *agent.Agent   // nil if the agent is only a server
 	link     *rpc.Client    // connection to the servers; nil unless the agent runs only a node
 	api      *api.Server
+	tls      *rpc.Credentials // nil without TLS
 	cancel   context.CancelFunc
 	reload   func() error // reads the configuration again
 	work     sync.WaitGroup
@@ -68,8 +68,9 @@ type Daemon struct {
 
 // Start builds and starts an agent. If its server is the whole cluster, it returns when
 // that leads and the node has registered. Otherwise it does not wait for other servers.
-func Start(ctx context.Context, cfg *config.Config, version string, log hclog.InterceptLogger, reload func() error) (_ *Daemon, err error) {
-	d := &Daemon{cfg: cfg, version: version, log: log, dataDir: cfg.DataDir, reload: reload}
+func Start(ctx context.Context, cfg *config.Config, version string, log *agentlog.Log, reload func() error) (_ *Daemon, err error) {
+	d := &Daemon{version: version, log: log, dataDir: cfg.DataDir, reload: reload}
+	d.conf.Store(cfg)
 	if err := d.measure(); err != nil { // first, so that the whole start is measured
 		return nil, err
 	}
@@ -79,6 +80,9 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 		}
 	}()
 	if err := d.makeDataDir(); err != nil {
+		return nil, err
+	}
+	if err := d.openTLS(); err != nil {
 		return nil, err
 	}
 	defer startPacer(d.writeBuffers())()
@@ -98,9 +102,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	d.addSources()
 	d.work.Go(func() { d.metrics.Run(run) })
 	d.work.Go(func() { releaseAtRest(run) })
-	if d.api, err = d.newAPI(); err != nil {
-		return nil, err
-	}
+	d.api = d.newAPI()
 	var inner []net.Listener
 	if d.sessions != nil {
 		inner = append(inner, d.sessions.HTTP())
@@ -123,6 +125,9 @@ func Start(ctx context.Context, cfg *config.Config, version string, log hclog.In
 	return d, d.awaitNode(ctx)
 }
 
+// cfg returns the configuration. A reload replaces it; see Apply.
+func (d *Daemon) cfg() *config.Config { return d.conf.Load() }
+
 // makeDataDir creates the data directory. A dev agent without a configured one gets
 // a temporary directory.
 func (d *Daemon) makeDataDir() (err error) {
@@ -142,13 +147,13 @@ func (d *Daemon) makeDataDir() (err error) {
 // startSides starts the server and the node concurrently, because the node's
 // fingerprinting and its plugins take time.
 func (d *Daemon) startSides(ctx context.Context) error {
-	if !d.cfg.Server.Enabled {
+	if !d.cfg().Server.Enabled {
 		return d.startNodeOnly(ctx)
 	}
 	if err := d.startServer(); err != nil {
 		return err
 	}
-	if d.cfg.Client.Enabled {
+	if d.cfg().Client.Enabled {
 		var err error
 		if d.node, err = agent.New(ctx, d.nodeConfig(d.server.Sessions())); err != nil {
 			return err
@@ -184,7 +189,7 @@ func (d *Daemon) awaitNode(ctx context.Context) error {
 		d.log.Error("the disk is nearly full, so the agent is read-only: nothing is placed, changed or registered", "error", err)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.startTimeout())
 	defer cancel()
 	select {
 	case <-d.node.Ready():
@@ -194,6 +199,12 @@ func (d *Daemon) awaitNode(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the node could not register with the server: %w", ctx.Err())
 	}
+}
+
+// startTimeout is how long an agent that is a cluster of its own may take to lead, and
+// then to register its node.
+func (d *Daemon) startTimeout() time.Duration {
+	return config.Duration(d.cfg().Server.StartTimeout, leaderTimeout)
 }
 
 // Failed returns a channel that receives an error when the server fails for good. It
@@ -206,11 +217,7 @@ func (d *Daemon) Failed() <-chan error {
 }
 
 func (d *Daemon) serverConfig() server.Config {
-	c := d.cfg.Server
-	workers := runtime.NumCPU()
-	if c.NumSchedulers != nil {
-		workers = *c.NumSchedulers
-	}
+	c := d.cfg().Server
 	dir := filepath.Join(d.dataDir, "server")
 	if c.DataDir != "" {
 		dir = c.DataDir
@@ -218,7 +225,7 @@ func (d *Daemon) serverConfig() server.Config {
 	keep := gc.DefaultThresholds()
 	source, _ := c.JobSource() // Config.Finish has validated it
 	return server.Config{
-		DataDir: dir, Dev: d.cfg.Dev, Region: d.cfg.Region, Datacenter: d.cfg.Datacenter, Address: d.cfg.AdvertiseRPC(), Workers: workers,
+		DataDir: dir, Dev: d.cfg().Dev, Region: d.cfg().Region, Datacenter: d.cfg().Datacenter, Address: d.cfg().AdvertiseRPC(), Workers: workersOf(d.cfg()),
 		GC: gc.Thresholds{
 			Eval: config.Duration(c.EvalGCThreshold, keep.Eval), BatchEval: config.Duration(c.BatchEvalGCThreshold, keep.BatchEval),
 			Job: config.Duration(c.JobGCThreshold, keep.Job), Deployment: config.Duration(c.DeploymentGCThreshold, keep.Deployment),
@@ -226,7 +233,7 @@ func (d *Daemon) serverConfig() server.Config {
 			DriverSchema: keep.DriverSchema,
 		},
 		Jobs:              endpoint.JobLimits{DefaultPriority: c.JobDefaultPriority, MaxPriority: c.JobMaxPriority, MaxCount: c.JobMaxCount, MaxSource: source},
-		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), TrailingLogs: uint64(c.RaftTrailingLogs),
+		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), SnapshotInterval: config.Duration(c.RaftSnapshotInterval, 0), TrailingLogs: uint64(c.RaftTrailingLogs),
 		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log, Release: d.version,
 		HeartbeatTTL: config.Duration(c.MinHeartbeatTTL, 0), HeartbeatGrace: config.Duration(c.HeartbeatGrace, dispatch.DefaultGrace),
 		MaxHeartbeats: c.MaxHeartbeats, FailoverTTL: config.Duration(c.FailoverTTL, 0), Scheduler: c.Scheduler(),
@@ -236,13 +243,13 @@ func (d *Daemon) serverConfig() server.Config {
 // writeBuffers returns the size of the write buffers of the server's and the node's
 // stores.
 func (d *Daemon) writeBuffers() (bytes int64) {
-	if d.cfg.Client.Enabled {
+	if d.cfg().Client.Enabled {
 		bytes += durable.ProfileDev.Buffer()
 	}
 	switch {
-	case d.cfg.Dev:
+	case d.cfg().Dev:
 		bytes += durable.ProfileDev.Buffer()
-	case d.cfg.Server.Enabled:
+	case d.cfg().Server.Enabled:
 		bytes += durable.ProfileServer.Buffer()
 	}
 	return bytes
@@ -256,7 +263,7 @@ func (d *Daemon) localNode() string {
 }
 
 func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
-	c := d.cfg.Client
+	c := d.cfg().Client
 	dir := filepath.Join(d.dataDir, "client")
 	if c.StateDir != "" {
 		dir = c.StateDir
@@ -268,16 +275,16 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 	fetch := artifactConfig(c.Artifact)
 	firstUser, lastUser := c.Users.Range()
 	return agent.Config{
-		DataDir: dir, AllocDir: allocs, Region: d.cfg.Region, Logger: d.log, Servers: servers, Node: d.describeNode(),
+		DataDir: dir, AllocDir: allocs, Region: d.cfg().Region, Logger: d.log, Servers: servers, Node: d.describeNode(),
 		RetryMax: config.Duration(c.ServerJoin.RetryInterval, 0),
 		Fingerprint: fingerprint.Options{
-			Interface: c.NetworkInterface, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
+			Interface: c.NetworkInterface, NetworkSpeed: c.NetworkSpeed, NoServices: c.ServiceDiscovery != nil && !*c.ServiceDiscovery, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
 			DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB, ReservableCores: c.CoresForTasks(), MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
-		PluginDir: d.cfg.PluginDir, PluginConfig: d.pluginConfig(), PluginArgs: d.pluginArgs(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
+		PluginDir: d.cfg().PluginDir, PluginConfig: d.pluginConfig(), PluginArgs: d.pluginArgs(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
 		PluginLimits: d.pluginLimits(), PluginAccess: d.pluginAccess(), Hidden: []string{d.dataDir},
 		Rules:         d.taskRules(),
-		StatsInterval: config.Duration(d.cfg.Telemetry.CollectionInterval, time.Second), AllocMetrics: d.cfg.Telemetry.PublishAllocationMetrics,
+		StatsInterval: config.Duration(d.cfg().Telemetry.CollectionInterval, time.Second), AllocMetrics: d.cfg().Telemetry.PublishAllocationMetrics,
 		GC: collect.Limits{
 			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,
@@ -290,13 +297,13 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 // pluginConfig returns the plugin blocks by plugin name.
 func (d *Daemon) pluginConfig() map[string]map[string]any {
 	plugins := map[string]map[string]any{}
-	for name, p := range d.cfg.Plugins {
+	for name, p := range d.cfg().Plugins {
 		plugins[name] = p.Config
 	}
-	if d.cfg.Dev && plugins["raw_exec"] == nil {
+	if d.cfg().Dev && plugins["raw_exec"] == nil {
 		plugins["raw_exec"] = map[string]any{"enabled": true} // disabled by default elsewhere, because raw_exec does not isolate tasks
 	}
-	if chroot := d.cfg.Client.ChrootEnv; len(chroot) > 0 {
+	if chroot := d.cfg().Client.ChrootEnv; len(chroot) > 0 {
 		for _, name := range []string{"exec", "java"} { // the drivers that build a root directory for the task
 			plugins[name] = withChroot(plugins[name], chroot)
 		}
@@ -323,10 +330,10 @@ func withChroot(block map[string]any, chroot config.Strings) map[string]any {
 
 // describeNode returns the node as the configuration describes it.
 func (d *Daemon) describeNode() *model.Node {
-	c := d.cfg.Client
+	c := d.cfg().Client
 	n := &model.Node{
-		Name: d.cfg.Name, Datacenter: d.cfg.Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
-		HTTPAddr: d.httpAddr(), TLSEnabled: d.cfg.TLS.HTTP, NodeMaxAllocs: c.NodeMaxAllocs,
+		Name: d.cfg().Name, Datacenter: d.cfg().Datacenter, NodeClass: c.NodeClass, NodePool: c.NodePool, Meta: c.Meta,
+		HTTPAddr: d.httpAddr(), TLSEnabled: d.cfg().TLS.HTTP, NodeMaxAllocs: c.NodeMaxAllocs,
 		ReservedResources: &model.NodeReservedResources{
 			Cpu:    model.NodeReservedCpuResources{CpuShares: uint64(c.Reserved.CPU), ReservedCpuCores: c.ReservedCores()},
 			Memory: model.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},
@@ -349,7 +356,7 @@ func (d *Daemon) describeNode() *model.Node {
 // httpAddr returns the advertised address of the HTTP API, with the port that was
 // actually bound.
 func (d *Daemon) httpAddr() string {
-	host, _, err := net.SplitHostPort(d.cfg.AdvertiseHTTP())
+	host, _, err := net.SplitHostPort(d.cfg().AdvertiseHTTP())
 	if err != nil {
 		return d.http.Addr().String()
 	}
@@ -373,7 +380,7 @@ func (d *Daemon) Stop() {
 	}
 	d.work.Wait()
 	if d.node != nil {
-		if d.cfg.Dev {
+		if d.cfg().Dev {
 			ctx, cancel := context.WithTimeout(context.Background(), stopTasksLimit)
 			d.node.StopAll(ctx)
 			cancel()

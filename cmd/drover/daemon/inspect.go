@@ -195,12 +195,13 @@ func (d *Daemon) ExportLogs(ctx context.Context, req *api.ExportRequest, send fu
 }
 
 func (d *Daemon) exportFile(ctx context.Context, send func([]byte) error) error {
-	if d.cfg.LogFile == "" {
+	path := d.log.File()
+	if path == "" {
 		return errdefs.FailedPreconditionf("this agent writes no log file: set log_file, or ask for service_name")
 	}
-	f, err := os.Open(d.cfg.LogFile)
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errdefs.NotFoundf("the log file %s is gone", d.cfg.LogFile)
+		return errdefs.NotFoundf("the log file %s is gone", path)
 	}
 	if err != nil {
 		return fmt.Errorf("open the log file: %w", err)

@@ -52,7 +52,7 @@ func drains(c *config.Config) bool { return c.Client.Enabled && c.Client.Drain !
 // Leave drains the node, and then takes the server out of its cluster.
 func (d *Daemon) Leave(ctx context.Context) error {
 	var err error
-	if d.node != nil && drains(d.cfg) {
+	if d.node != nil && drains(d.cfg()) {
 		err = d.drainNode(ctx)
 	}
 	if d.server == nil {
@@ -65,12 +65,12 @@ func (d *Daemon) Leave(ctx context.Context) error {
 
 // drainNode waits until the drain of the node is complete, at most until its deadline.
 func (d *Daemon) drainNode(ctx context.Context) error {
-	spec := d.cfg.Client.Drain.Spec()
+	spec := d.cfg().Client.Drain.Spec()
 	wait := spec.Deadline
 	if wait < 0 { // the deadline is "force"
 		wait = 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait+config.Duration(d.cfg.Client.MaxKillTimeout, 0)+leaveGrace)
+	ctx, cancel := context.WithTimeout(ctx, wait+config.Duration(d.cfg().Client.MaxKillTimeout, 0)+leaveGrace)
 	defer cancel()
 	d.log.Info("the node leaves; draining its allocs first", "deadline", spec.Deadline, "ignore_system_jobs", spec.IgnoreSystemJobs)
 	id := d.node.NodeID()
@@ -98,7 +98,7 @@ func (d *Daemon) drainNode(ctx context.Context) error {
 // comeBack makes a node eligible again that had drained itself. It does not undo
 // what an operator has changed since.
 func (d *Daemon) comeBack(ctx context.Context) error {
-	if d.cfg.Client.Drain == nil {
+	if d.cfg().Client.Drain == nil {
 		return nil
 	}
 	select {

@@ -6,7 +6,6 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -34,52 +33,55 @@ const (
 )
 
 // machineTLS returns the TLS configuration between machines.
-func (d *Daemon) machineTLS() rpc.TLS {
-	t := d.cfg.TLS
+func machineTLS(c *config.Config) rpc.TLS {
+	t := c.TLS
+	suites, _ := t.Suites() // Config.Finish has validated them
 	return rpc.TLS{
-		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, Region: d.cfg.Region,
-		VerifyServerHostname: t.VerifyServerHostname, MinVersion: t.Version(),
+		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, Region: c.Region,
+		VerifyServerHostname: t.VerifyServerHostname, VerifyClients: t.VerifyHTTPSClient, MinVersion: t.Version(), CipherSuites: suites,
 	}
 }
 
+// openTLS reads the agent's certificates if a port uses them.
+func (d *Daemon) openTLS() (err error) {
+	if t := d.cfg().TLS; t.HTTP || t.RPC {
+		d.tls, err = machineTLS(d.cfg()).Open(d.log.Named("tls"))
+	}
+	return err
+}
+
+// rpcTLS returns the certificates of connections between machines; nil means no TLS.
+func (d *Daemon) rpcTLS() *rpc.Credentials {
+	if !d.cfg().TLS.RPC {
+		return nil
+	}
+	return d.tls
+}
+
 // httpTLS returns the TLS configuration of the HTTP API; nil means plain HTTP.
-func (d *Daemon) httpTLS() (*tls.Config, error) {
-	if !d.cfg.TLS.HTTP {
-		return nil, nil
+func (d *Daemon) httpTLS() *tls.Config {
+	if !d.cfg().TLS.HTTP {
+		return nil
 	}
-	out, err := d.machineTLS().Server()
-	if err != nil {
-		return nil, err
-	}
-	if !d.cfg.TLS.VerifyHTTPSClient {
-		out.ClientAuth = tls.NoClientCert
-	}
-	out.NextProtos = []string{"http/1.1"} // WebSocket needs HTTP/1.1
-	return out, nil
+	return d.tls.HTTP()
 }
 
 // listen opens the rpc port of the server. If the port is taken, a dev agent runs
 // without it, since normally no nodes join a dev agent.
 func (d *Daemon) listen() error {
-	l, err := net.Listen("tcp", d.cfg.ListenRPC())
-	if err != nil && d.cfg.Dev {
+	l, err := net.Listen("tcp", d.cfg().ListenRPC())
+	if err != nil && d.cfg().Dev {
 		d.log.Warn("nodes on other machines cannot join this agent: the rpc port is in use; set ports { rpc = N }", "error", err)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("listen for nodes and servers: %w; another agent may be running: stop it, or set ports { rpc = N }", err)
 	}
-	limits := d.cfg.Limits
-	conf := rpc.PortConfig{Handshake: config.Duration(limits.RPCHandshakeTimeout, rpc.DefaultHandshake), Logger: d.log.Named("rpc")}
-	if d.cfg.TLS.RPC {
-		machine := d.machineTLS()
-		conf.TLS = &machine
-	}
-	d.rpc, err = rpc.NewPort(connlimit.New(l, connsPerClient(limits.RPCMaxConnsPerClient), nil), conf)
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	if d.cfg.Dev {
+	limits := d.cfg().Limits
+	d.rpc = rpc.NewPort(connlimit.New(l, connsPerClient(limits.RPCMaxConnsPerClient), nil), rpc.PortConfig{
+		Handshake: config.Duration(limits.RPCHandshakeTimeout, rpc.DefaultHandshake), TLS: d.rpcTLS(), Logger: d.log.Named("rpc"),
+	})
+	if d.cfg().Dev {
 		return d.rpc.Raft().Close() // a dev agent is a cluster of its own
 	}
 	return nil
@@ -90,7 +92,7 @@ func (d *Daemon) serveNodes() {
 	if d.rpc == nil {
 		return
 	}
-	d.sessions = rpc.NewServerWithin(d.server.Sessions(), nil, d.log, config.Duration(d.cfg.Limits.RPCHandshakeTimeout, rpc.DefaultHandshake))
+	d.sessions = rpc.NewServerWithin(d.server.Sessions(), nil, d.log, config.Duration(d.cfg().Limits.RPCHandshakeTimeout, rpc.DefaultHandshake))
 	d.server.Peers().Serve(d.sessions)
 	d.work.Go(func() {
 		if err := d.sessions.Serve(d.rpc.GRPC()); err != nil {
@@ -100,23 +102,20 @@ func (d *Daemon) serveNodes() {
 }
 
 // clientTLS returns the TLS configuration of connections to rpc ports; nil means no TLS.
-func (d *Daemon) clientTLS() (*tls.Config, error) {
-	if !d.cfg.TLS.RPC {
-		return nil, nil
+func (d *Daemon) clientTLS() *tls.Config {
+	if machine := d.rpcTLS(); machine != nil {
+		return machine.Client()
 	}
-	return d.machineTLS().Client()
+	return nil
 }
 
 // dialServers prepares the connection of an agent that runs only a node. The
 // connection is made with the first request, and again whenever it is lost.
 func (d *Daemon) dialServers() error {
-	secure, err := d.clientTLS()
-	if err != nil {
-		return err
-	}
-	addresses := d.cfg.Client.ServerAddresses()
+	addresses := d.cfg().Client.ServerAddresses()
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] }) // spreads the nodes over the servers
-	d.link, err = rpc.DialAny(addresses, secure)
+	var err error
+	d.link, err = rpc.DialAny(addresses, d.clientTLS())
 	return err
 }
 

@@ -27,7 +27,7 @@ import (
 // measure creates the metrics registry and the recorder. The recorder also receives
 // the metrics of libraries, such as the times of raft.
 func (d *Daemon) measure() error {
-	t := &d.cfg.Telemetry
+	t := &d.cfg().Telemetry
 	filter, err := telemetry.NewFilter(t.PrefixFilter, t.FilterDefault == nil || *t.FilterDefault)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (d *Daemon) measure() error {
 
 // attachSinks connects the configured sinks to the registry.
 func (d *Daemon) attachSinks() error {
-	t := &d.cfg.Telemetry
+	t := &d.cfg().Telemetry
 	for _, s := range []struct {
 		name, address string
 		dialect       statsd.Dialect
@@ -73,7 +73,7 @@ func (d *Daemon) attachSinks() error {
 	}
 	sink, err := otlp.New(context.Background(), otlp.Config{
 		Endpoint: t.OTLPEndpoint, Headers: t.OTLPHeaders,
-		Resource: map[string]string{"service.name": "drover", "service.instance.id": d.cfg.Name},
+		Resource: map[string]string{"service.name": "drover", "service.instance.id": d.cfg().Name},
 	})
 	if err != nil {
 		return fmt.Errorf("telemetry.otlp_endpoint: %w", err)
@@ -85,10 +85,10 @@ func (d *Daemon) attachSinks() error {
 // metricLabels returns the labels of every metric.
 func (d *Daemon) metricLabels() (map[string]string, error) {
 	labels := map[string]string{}
-	switch t := &d.cfg.Telemetry; {
+	switch t := &d.cfg().Telemetry; {
 	case t.DisableHostname:
 	case t.UseNodeName:
-		labels["host"] = d.cfg.Name
+		labels["host"] = d.cfg().Name
 	default:
 		host, err := os.Hostname()
 		if err != nil {
@@ -102,7 +102,7 @@ func (d *Daemon) metricLabels() (map[string]string, error) {
 // addSources registers the agent's metrics under the reference's names. Metrics that
 // only Drover has are computed when they are read.
 func (d *Daemon) addSources() {
-	t, labels := &d.cfg.Telemetry, d.labels
+	t, labels := &d.cfg().Telemetry, d.labels
 	d.metrics.Add(func(context.Context) []telemetry.Sample { return runtimeGauges(labels) })
 	if d.server != nil {
 		d.metrics.Add(func(context.Context) []telemetry.Sample { return d.serverGauges(labels) })
@@ -205,7 +205,7 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 	for name, n := range rows {
 		values["nomad.state."+name+".rows"] = float64(n)
 	}
-	dispatched := !d.cfg.Telemetry.DisableDispatchedJobSummaryMetrics
+	dispatched := !d.cfg().Telemetry.DisableDispatchedJobSummaryMetrics
 	return append(gaugesOf(labels, values), endpoint.ServerGauges(view, labels, dispatched)...)
 }
 

@@ -11,7 +11,7 @@ import (
 // pluginLimits returns the resource limits of plugin processes. The configuration
 // has validated them.
 func (d *Daemon) pluginLimits() map[string]confine.Limits {
-	configured, _ := d.cfg.Client.PluginLimits()
+	configured, _ := d.cfg().Client.PluginLimits()
 	out := map[string]confine.Limits{}
 	for name, l := range configured {
 		out[name] = confine.Limits{MemoryMB: l.MemoryMB, Pids: l.Pids}
@@ -22,7 +22,7 @@ func (d *Daemon) pluginLimits() map[string]confine.Limits {
 // pluginAccess returns what the configuration says about the rights of plugins.
 func (d *Daemon) pluginAccess() map[string]confine.Access {
 	out := map[string]confine.Access{}
-	for name, p := range d.cfg.Plugins {
+	for name, p := range d.cfg().Plugins {
 		out[name] = p.Access
 	}
 	return out
@@ -31,7 +31,7 @@ func (d *Daemon) pluginAccess() map[string]confine.Access {
 // pluginArgs returns the arguments of plugin processes.
 func (d *Daemon) pluginArgs() map[string][]string {
 	out := map[string][]string{}
-	for name, p := range d.cfg.Plugins {
+	for name, p := range d.cfg().Plugins {
 		if len(p.Args) > 0 {
 			out[name] = p.Args
 		}
@@ -41,7 +41,7 @@ func (d *Daemon) pluginArgs() map[string][]string {
 
 // taskRules returns the settings that apply to all tasks of the node.
 func (d *Daemon) taskRules() alloc.Rules {
-	c := &d.cfg.Client
+	c := &d.cfg().Client
 	users, drivers := c.DeniedUsers()
 	return alloc.Rules{EnvDenylist: c.EnvDenylist(), DeniedUsers: users, CheckedDrivers: drivers}
 }

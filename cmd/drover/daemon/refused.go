@@ -54,11 +54,12 @@ func (o *options) refuse() {
 		}
 		return nil
 	})
-	o.add("network-speed", "Speed of the network interface in MBit/s; has no effect yet.", false, func(c *config.Config, v string) error {
-		if n, err := strconv.Atoi(v); err != nil || n < 0 {
+	o.add("network-speed", "Speed of the network interface in MBit/s.", false, func(c *config.Config, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 {
 			return fmt.Errorf("%q is not a speed in MBit/s", v)
 		}
-		c.Warn("-network-speed", "client.network_speed")
+		c.Client.NetworkSpeed = n
 		return nil
 	})
 }

@@ -17,10 +17,10 @@ import (
 )
 
 // Region returns the agent's region.
-func (d *Daemon) Region() string { return d.cfg.Region }
+func (d *Daemon) Region() string { return d.cfg().Region }
 
 // Regions lists the known regions.
-func (d *Daemon) Regions() []string { return []string{d.cfg.Region} }
+func (d *Daemon) Regions() []string { return []string{d.cfg().Region} }
 
 // SetServers replaces the servers that the node was configured with, until the agent
 // ends.
@@ -35,7 +35,7 @@ func (d *Daemon) SetServers(addresses []string) error {
 	return nil
 }
 
-func (d *Daemon) serverName() string { return d.cfg.Name + "." + d.cfg.Region }
+func (d *Daemon) serverName() string { return d.cfg().Name + "." + d.cfg().Region }
 
 // RaftConfiguration returns the members of the raft cluster. A single server has no
 // transport, so its advertised address is used.
@@ -106,7 +106,7 @@ func (d *Daemon) ownHealth() (*api.AutopilotHealth, error) {
 	term, _ := strconv.ParseUint(stats["term"], 10, 64) // raft's stats always have a number here
 	leads := raft.IsLeader()
 	out := &api.AutopilotHealth{Healthy: leads, Voters: []string{d.server.ID()}, Servers: []*api.AutopilotServer{{
-		ID: d.server.ID(), Name: d.serverName(), Address: d.cfg.AdvertiseRPC(), SerfStatus: "alive", Version: d.version, Leader: leads,
+		ID: d.server.ID(), Name: d.serverName(), Address: d.cfg().AdvertiseRPC(), SerfStatus: "alive", Version: d.version, Leader: leads,
 		LastContact: "0s", LastTerm: term, LastIndex: raft.LastIndex(), Healthy: leads, Voter: true, StableSince: d.server.Started().UTC().Truncate(time.Second),
 	}}}
 	if leads {
@@ -123,15 +123,15 @@ func (d *Daemon) member() *api.AgentMember {
 	if m := d.server.Members(); m != nil {
 		return shown(m.Self())
 	}
-	host, port, err := net.SplitHostPort(d.cfg.AdvertiseRPC())
+	host, port, err := net.SplitHostPort(d.cfg().AdvertiseRPC())
 	if err != nil {
-		host, port = d.cfg.BindAddr, strconv.Itoa(d.cfg.Ports.RPC)
+		host, port = d.cfg().BindAddr, strconv.Itoa(d.cfg().Ports.RPC)
 	}
 	return &api.AgentMember{
-		Name: d.serverName(), Addr: host, Port: uint16(d.cfg.Ports.Serf), Status: "alive",
+		Name: d.serverName(), Addr: host, Port: uint16(d.cfg().Ports.Serf), Status: "alive",
 		Tags: map[string]string{
-			"role": "nomad", "region": d.cfg.Region, "dc": d.cfg.Datacenter, "build": d.version, "revision": "", "vsn": "1", "raft_vsn": "3",
-			"id": d.server.ID(), "rpc_addr": host, "port": port, "expect": strconv.Itoa(d.cfg.Server.BootstrapExpect), "bootstrap": "1",
+			"role": "nomad", "region": d.cfg().Region, "dc": d.cfg().Datacenter, "build": d.version, "revision": "", "vsn": "1", "raft_vsn": "3",
+			"id": d.server.ID(), "rpc_addr": host, "port": port, "expect": strconv.Itoa(d.cfg().Server.BootstrapExpect), "bootstrap": "1",
 		},
 		ProtocolMin: 1, ProtocolMax: 5, ProtocolCur: 2, DelegateMin: 2, DelegateMax: 5, DelegateCur: 4,
 	}
@@ -171,7 +171,7 @@ func nodeHealth(node *agent.Agent) *api.HealthStatus {
 // Self describes the agent. The names in the configuration are those that clients of
 // the reference read.
 func (d *Daemon) Self() *api.AgentSelf {
-	c := d.cfg
+	c := d.cfg()
 	return &api.AgentSelf{
 		Config: map[string]any{
 			"Region": c.Region, "Datacenter": c.Datacenter, "NodeName": c.Name, "DataDir": c.DataDir, "PluginDir": c.PluginDir,
@@ -202,7 +202,7 @@ func (d *Daemon) stats() map[string]map[string]string {
 	if d.node != nil {
 		out["client"] = d.nodeStats()
 	}
-	if doors := d.cfg.OpenDoors(); len(doors) > 0 {
+	if doors := d.cfg().OpenDoors(); len(doors) > 0 {
 		out[api.StatsDoors] = map[string]string{}
 		for _, door := range doors {
 			out[api.StatsDoors][door.Name] = door.String()

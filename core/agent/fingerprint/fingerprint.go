@@ -24,7 +24,11 @@ import (
 
 // Options are the operator's overrides. Zero values are detected.
 type Options struct {
-	Interface       string // network interface; "" is the one of the default route
+	Interface string // network interface; "" is the one of the default route
+	// NetworkSpeed is the speed of the interface in MBit/s; 0 means 1000.
+	NetworkSpeed int
+	// NoServices keeps groups with services of provider "nomad" from the node.
+	NoServices      bool
 	DataDir         string // whose file system is the node's disk
 	Version         string // the agent's, for nomad.version
 	AdvertiseHTTP   string // HOST:PORT
@@ -67,7 +71,7 @@ func Probe(ctx context.Context, o Options) *Facts {
 	f.probePlatform()
 	f.set("nomad.version", interfaceVersion)
 	f.set("drover.version", o.Version)
-	f.set("nomad.service_discovery", "true")
+	f.set("nomad.service_discovery", strconv.FormatBool(!o.NoServices))
 	f.set("unique.advertise.address", o.AdvertiseHTTP)
 	f.set("os.signals", strings.Join(signals(), ","))
 	return f

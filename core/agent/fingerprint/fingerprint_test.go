@@ -33,6 +33,7 @@ func TestANodeKnowsItsMachine(t *testing.T) {
 func TestOverridesWin(t *testing.T) {
 	f := fingerprint.Probe(t.Context(), fingerprint.Options{
 		Interface: "lo", CPUTotalCompute: 5000, MemoryMB: 123, DiskTotalMB: 77, MaxDynamicPort: 21000,
+		NetworkSpeed: 40000, NoServices: true,
 		Reserved: &model.NodeReservedResources{Cpu: model.NodeReservedCpuResources{CpuShares: 1000}},
 	})
 	if f.Resources.Cpu.CpuShares != 5000 || f.Attributes["cpu.usablecompute"] != "4000" {
@@ -40,6 +41,14 @@ func TestOverridesWin(t *testing.T) {
 	}
 	if f.Resources.Memory.MemoryMB != 123 || f.Attributes["memory.totalbytes"] != strconv.Itoa(123<<20) || f.Resources.Disk.DiskMB != 77 || f.Resources.MaxDynamicPort != 21000 {
 		t.Errorf("resources %+v", f.Resources)
+	}
+	for _, n := range f.Resources.NodeNetworks {
+		if n.Speed != 40000 {
+			t.Errorf("speed %d", n.Speed)
+		}
+	}
+	if f.Attributes["nomad.service_discovery"] != "false" {
+		t.Errorf("service discovery %q", f.Attributes["nomad.service_discovery"])
 	}
 	if runtime.GOOS == "linux" && f.Attributes["unique.network.ip-address"] != "127.0.0.1" {
 		t.Errorf("address %q", f.Attributes["unique.network.ip-address"])

@@ -20,7 +20,7 @@ func (f *Facts) probeNetwork(o Options) {
 	if err != nil {
 		return
 	}
-	speed := 1000
+	speed := orInt(o.NetworkSpeed, 1000)
 	node := &model.NodeNetworkResource{Mode: "host", Device: ifi.Name, MacAddress: ifi.HardwareAddr.String(), Speed: speed}
 	for _, a := range addrs {
 		ipnet, ok := a.(*net.IPNet)

@@ -5,6 +5,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -36,8 +37,10 @@ type Agent struct {
 	Data string
 	Addr string
 	Wrap []string // command that starts the agent; nil starts it directly
-	Cmd  *exec.Cmd
-	Done chan struct{}
+	// Binary is the agent's own copy of drover; "" means the one that all tests share.
+	Binary string
+	Cmd    *exec.Cmd
+	Done   chan struct{}
 }
 
 // New prepares an agent, for which it waits until few enough run. It does not start it.
@@ -126,7 +129,7 @@ func (a *Agent) Launch() {
 		a.T.Fatal(err)
 	}
 	defer log.Close()
-	line := append(slices.Clone(a.Wrap), filepath.Join(bin, "drover"), "agent", "-config", filepath.Join(a.Dir, "agent.hcl"))
+	line := append(slices.Clone(a.Wrap), cmp.Or(a.Binary, filepath.Join(bin, "drover")), "agent", "-config", filepath.Join(a.Dir, "agent.hcl"))
 	a.Cmd = exec.Command(line[0], line[1:]...)
 	a.Cmd.Stdout, a.Cmd.Stderr = log, log
 	if err := a.Cmd.Start(); err != nil {

@@ -1,0 +1,43 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package daemon
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/config"
+)
+
+// What an operator sets must reach the part that acts on it; its own tests show that it
+// acts.
+func TestTheKeysOfAServerAndANodeReachTheirParts(t *testing.T) {
+	cfg := config.DevDefaults()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := &Daemon{http: l}
+	d.conf.Store(cfg)
+	if got := d.startTimeout(); got != leaderTimeout {
+		t.Errorf("without start_timeout: %s", got)
+	}
+	if d.nodeConfig(nil).Fingerprint.NoServices {
+		t.Error("a node has no services without nomad_service_discovery = false")
+	}
+	no := false
+	cfg.Server.StartTimeout, cfg.Server.RaftSnapshotInterval = "1m7s", "9s"
+	cfg.Client.NetworkSpeed, cfg.Client.ServiceDiscovery = 40000, &no
+	if got := d.startTimeout(); got != 67*time.Second {
+		t.Errorf("start_timeout: %s", got)
+	}
+	if got := d.serverConfig().SnapshotInterval; got != 9*time.Second {
+		t.Errorf("raft_snapshot_interval: %s", got)
+	}
+	if got := d.nodeConfig(nil).Fingerprint; got.NetworkSpeed != 40000 || !got.NoServices {
+		t.Errorf("%+v", got)
+	}
+}
