@@ -302,7 +302,14 @@ func (a *agent) runJob(b *testing.B, id string, n int, task map[string]any, upda
 // drop removes a job and waits until its tasks have ended.
 func (a *agent) drop(b *testing.B, id string) {
 	b.Helper()
-	r, err := http.NewRequest(http.MethodDelete, a.url+"/v1/job/"+id+"?purge=true", nil)
+	a.del(b, "/v1/job/"+id+"?purge=true")
+	a.wait(b, "the end of "+id, func() bool { return a.tasks() == 0 })
+}
+
+// del sends a DELETE.
+func (a *agent) del(b *testing.B, path string) {
+	b.Helper()
+	r, err := http.NewRequest(http.MethodDelete, a.url+path, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -311,7 +318,6 @@ func (a *agent) drop(b *testing.B, id string) {
 		b.Fatal(err)
 	}
 	answer.Body.Close()
-	a.wait(b, "the end of "+id, func() bool { return a.tasks() == 0 })
 }
 
 // pids returns the processes of the agent and its helpers, found by their

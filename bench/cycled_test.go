@@ -119,7 +119,12 @@ func (a *agent) reportKept(b *testing.B, prefix string) {
 
 func (a *agent) saveHeap(b *testing.B, file string) {
 	b.Helper()
-	r, err := http.Get(a.url + "/v1/agent/pprof/heap?gc=1")
+	a.saveProfile(b, "heap?gc=1", file)
+}
+
+func (a *agent) saveProfile(b *testing.B, kind, file string) {
+	b.Helper()
+	r, err := http.Get(a.url + "/v1/agent/pprof/" + kind)
 	if err != nil {
 		b.Fatal(err)
 	}

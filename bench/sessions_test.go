@@ -5,8 +5,13 @@ package bench_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,13 +21,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// idleSessions is how many nodes BenchmarkIdleSessions simulates.
-const idleSessions = 5000
+// BenchmarkIdleSessions simulates idleSessions nodes, of which silentNodes are lost in the
+// end: half of them break off, as when the agent is killed, and half are silent on open
+// connections, as when the machine is.
+const (
+	idleSessions = 5000
+	silentNodes  = 100
+)
 
 // BenchmarkIdleSessions measures what idle nodes cost one server of the real binary in
 // DROVER_BENCH_BIN: memory per node (the state's part included), processor and log
-// entries. Each simulated node speaks the real protocol over a connection of its own, and
-// beats as often as its lease says.
+// entries, and then how long it takes until lost nodes are down, without a grace beyond
+// their leases. Each simulated node speaks the real protocol over a connection of its own,
+// and beats as often as its lease says. DROVER_BENCH_PROFILES is a folder for profiles of
+// the server.
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench IdleSessions -benchtime 1x
 func BenchmarkIdleSessions(b *testing.B) {
@@ -39,7 +51,11 @@ client {
   enabled           = true
   network_interface = "lo"
 }
-server { enabled = true }
+server {
+  enabled         = true
+  heartbeat_grace = "0s"
+}
+enable_debug = true
 limits { rpc_max_conns_per_client = 0 }
 `, b.TempDir()))
 		var servers []string
@@ -50,20 +66,31 @@ limits { rpc_max_conns_per_client = 0 }
 		ctx, cancel := context.WithCancel(b.Context())
 		var nodes, joining sync.WaitGroup
 		began := time.Now()
+		silence := make([]chan struct{}, idleSessions) // closed: the node is lost
 		for i := range idleSessions {
 			joining.Add(1)
-			nodes.Go(func() { simulate(ctx, b, i, servers[0], joining.Done) })
+			silence[i] = make(chan struct{})
+			nodes.Go(func() { simulate(ctx, b, i, servers[0], silence[i], joining.Done) })
 		}
 		joining.Wait()
 		b.ReportMetric(time.Since(began).Seconds(), "join-s")
 		time.Sleep(20 * time.Second) // the server's heap settles
-		index, cpu, start := a.index(b), a.cpu(), time.Now()
+		index, cpu, own, start := a.index(b), a.cpu(), processCPU(a.cmd.Process.Pid), time.Now()
 		time.Sleep(time.Minute)
 		took := time.Since(start)
+		b.ReportMetric(100*(processCPU(a.cmd.Process.Pid)-own)/took.Seconds(), "%-of-a-core-own")
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(100*(a.cpu()-cpu)/took.Seconds(), "%-of-a-core")
 		b.ReportMetric(float64(a.index(b)-index)/took.Minutes(), "entries/min")
 		b.ReportMetric(float64(field(a.cmd.Process.Pid, "smaps_rollup", "Pss_Anon")-memory)/idleSessions, "anonymous-kB/session")
+		a.reportKept(b, "idle-")
+		if dir := os.Getenv("DROVER_BENCH_PROFILES"); dir != "" {
+			for _, kind := range []string{"heap?gc=1", "goroutine?debug=1", "profile?seconds=20"} {
+				name, _, _ := strings.Cut(kind, "?")
+				a.saveProfile(b, kind, filepath.Join(dir, name))
+			}
+		}
+		a.reportLost(b, silence)
 		cancel()
 		nodes.Wait()
 		a.stop()
@@ -71,14 +98,16 @@ limits { rpc_max_conns_per_client = 0 }
 }
 
 // simulate is a node without allocs. joined is called once it has a session.
-func simulate(ctx context.Context, b *testing.B, i int, server string, joined func()) {
+func simulate(all context.Context, b *testing.B, i int, server string, silence <-chan struct{}, joined func()) {
+	ctx, lose := context.WithCancel(all)
+	defer lose()
 	c, err := rpc.Dial(server, nil)
 	if err != nil {
 		b.Error(err)
 		return
 	}
 	defer c.Close()
-	id := rpc.Identity{NodeID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), SecretID: fmt.Sprintf("10000000-0000-0000-0000-%012d", i), Instance: "bench", Session: 1}
+	id := rpc.Identity{NodeID: simulatedID(i), SecretID: fmt.Sprintf("10000000-0000-0000-0000-%012d", i), Instance: "bench", Session: 1}
 	node := &model.Node{
 		ID: id.NodeID, SecretID: id.SecretID, Instance: id.Instance, Session: id.Session, Name: fmt.Sprintf("sim-%d", i), Datacenter: "dc1", NodePool: "default",
 		Attributes: map[string]string{"kernel.name": "linux", "cpu.arch": "amd64", "unique.hostname": fmt.Sprintf("sim-%d", i)},
@@ -102,6 +131,11 @@ func simulate(ctx context.Context, b *testing.B, i int, server string, joined fu
 		for ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
+			case <-silence:
+				if i%2 == 0 {
+					lose() // and nothing more is said on a connection that stays open otherwise
+				}
+				return
 			case <-time.After(lease.TTL / 3):
 				if next, err := c.Beat(ctx, id); err == nil {
 					lease = next
@@ -118,7 +152,49 @@ func simulate(ctx context.Context, b *testing.B, i int, server string, joined fu
 		}
 		return nil
 	})
-	if ctx.Err() == nil {
-		b.Errorf("the session of node %d ended: %v", i, err)
+	select {
+	case <-silence:
+	default:
+		if ctx.Err() == nil {
+			b.Errorf("the session of node %d ended: %v", i, err)
+		}
 	}
+}
+
+func simulatedID(i int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", i) }
+
+// reportLost loses some nodes, at moments of one lease, and reports how long it takes until
+// they are down.
+func (a *agent) reportLost(b *testing.B, silence []chan struct{}) {
+	var lost sync.WaitGroup
+	took := make([]time.Duration, silentNodes)
+	for i := range silentNodes {
+		lost.Go(func() {
+			time.Sleep(time.Duration(i) * 8 * time.Second / silentNodes)
+			close(silence[i])
+			for start, index := time.Now(), "0"; time.Since(start) < time.Minute; {
+				r, err := http.Get(a.url + "/v1/node/" + simulatedID(i) + "?wait=30s&index=" + index)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				var node struct{ Status string }
+				err = json.NewDecoder(r.Body).Decode(&node)
+				r.Body.Close()
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if took[i], index = time.Since(start), r.Header.Get("X-Nomad-Index"); node.Status == "down" {
+					return
+				}
+			}
+			b.Errorf("node %d is not down after a minute", i)
+		})
+	}
+	lost.Wait()
+	slices.Sort(took)
+	b.ReportMetric(took[silentNodes/2].Seconds(), "down-p50-s")
+	b.ReportMetric(took[silentNodes-1-silentNodes/100].Seconds(), "down-p99-s")
+	b.ReportMetric(took[silentNodes-1].Seconds(), "down-max-s")
 }

@@ -36,16 +36,34 @@ type log struct {
 	writes  atomic.Int64
 	// hold, if set, delays each proposal until it can be read from.
 	hold chan struct{}
+	// slow is how long each proposal takes, in ns.
+	slow atomic.Int64
+	// before, if set, is applied before the next proposal; written are all commands.
+	before  fsm.Command
+	written []fsm.Command
 }
 
 func (l *log) Propose(_ context.Context, command []byte) (uint64, any, error) {
 	if l.hold != nil {
 		<-l.hold
 	}
+	time.Sleep(time.Duration(l.slow.Load()))
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.before != nil {
+		first, err := fsm.Encode(l.before)
+		if err != nil {
+			return 0, nil, err
+		}
+		l.before = nil
+		l.index++
+		l.machine.ApplyBatch([]fsm.Entry{{Index: l.index, Data: first}})
+	}
 	l.index++
 	l.writes.Add(1)
+	if c, err := fsm.Decode(command); err == nil {
+		l.written = append(l.written, c)
+	}
 	answer := l.machine.ApplyBatch([]fsm.Entry{{Index: l.index, Data: command}})[0]
 	if err, failed := answer.(error); failed {
 		return l.index, nil, err

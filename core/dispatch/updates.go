@@ -73,19 +73,53 @@ func (l leading) UpdateAllocs(ctx context.Context, id rpc.Identity, reports []*m
 	}
 }
 
-// commitUpdates combines all reports that arrive during a commit into the next
-// Command.
+// updateGap is the least time between two Commands of reports. Nodes send at most every
+// 200 ms, so that the reports of several nodes share an entry, and a report after a pause
+// does not wait.
+const updateGap = 100 * time.Millisecond
+
+// commitUpdates combines all reports that arrive during a commit, and until updateGap after
+// the one before, into the next Command.
 func (d *Dispatcher) commitUpdates(ctx context.Context) {
+	gap := time.NewTimer(0)
+	defer gap.Stop()
 	for {
-		var batch []*updateRequest
+		select {
+		case <-ctx.Done():
+			return
+		case <-gap.C:
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case req := <-d.updates:
-			batch = d.gather(req)
+			gap.Reset(updateGap)
+			d.commit(ctx, d.gather(req))
 		}
-		d.commit(ctx, batch)
 	}
+}
+
+// The pause for which a loaded leader asks nodes. A commit that takes longer than
+// easyCommit is a sign of load, and so are more than easyRate reports per second.
+const (
+	easyCommit   = 50 * time.Millisecond
+	easyRate     = 2000
+	longestPause = 5 * time.Second
+)
+
+// pauseAfter returns how long nodes should wait until their next reports, after a commit of
+// the reports of some nodes took a time: the leader shall be busy with reports for a fifth
+// of its time at most, and hear from easyRate nodes per second. It is 0 if nodes need not
+// send less often than they do anyway.
+func pauseAfter(took time.Duration, nodes int) time.Duration {
+	pause := time.Duration(nodes) * time.Second / easyRate
+	if took > easyCommit {
+		pause = max(pause, 4*took)
+	}
+	if pause <= 2*updateGap {
+		return 0
+	}
+	return min(pause, longestPause)
 }
 
 // gather takes all requests that wait.
@@ -106,7 +140,9 @@ func (d *Dispatcher) gather(first *updateRequest) []*updateRequest {
 // commit proposes a Command with the news in a batch, if there are any, and answers.
 // If one node's report causes a panic, only that report is rejected.
 func (d *Dispatcher) commit(ctx context.Context, batch []*updateRequest) {
+	begun := d.cfg.Now()
 	answers, err := d.tryCommit(ctx, batch)
+	pause := pauseAfter(d.cfg.Now().Sub(begun), len(batch))
 	if errors.Is(err, fsm.ErrPanicked) && len(batch) > 1 {
 		for _, req := range batch {
 			d.commit(ctx, []*updateRequest{req})
@@ -114,6 +150,7 @@ func (d *Dispatcher) commit(ctx context.Context, batch []*updateRequest) {
 		return
 	}
 	for i, req := range batch {
+		answers[i].Pause = pause
 		req.done <- updateResult{answer: answers[i], err: err}
 	}
 }
@@ -125,21 +162,32 @@ func (d *Dispatcher) tryCommit(ctx context.Context, batch []*updateRequest) (ans
 		err = errdefs.Internalf("taking the report %w; see the server's log", fsm.ErrPanicked)
 	})
 	view, now := d.cfg.Store.View(), d.cfg.Now()
-	cmd := &fsm.UpdateAllocsFromClient{At: now.UnixNano()}
+	var reports []*model.AllocReport
 	for i, req := range batch {
 		var news []*model.AllocReport
 		news, answers[i].Whole = newsOf(view, req)
-		cmd.Reports = append(cmd.Reports, news...)
+		reports = append(reports, news...)
 	}
 	index := view.Index()
-	if len(cmd.Reports) > 0 {
-		cmd.Evals = d.evalsFor(view, cmd.Reports, now)
-		index, err = d.propose(ctx, cmd)
+	if len(reports) > 0 {
+		index, err = d.store(ctx, view, reports, now)
 	}
 	for i := range answers {
 		answers[i].Index = index
 	}
 	return answers, err
+}
+
+// store commits reports on allocs of view.
+func (d *Dispatcher) store(ctx context.Context, view *state.View, reports []*model.AllocReport, now time.Time) (index uint64, err error) {
+	at, evals := now.UnixNano(), d.evalsFor(view, reports, now)
+	if view.Level() >= fsm.LevelReportAllocs {
+		index, err = d.propose(ctx, fsm.NewReportAllocs(view, at, reports, evals))
+		if !errors.Is(err, fsm.ErrReportsOutdated) {
+			return index, err
+		}
+	}
+	return d.propose(ctx, &fsm.UpdateAllocsFromClient{At: at, Reports: reports, Evals: evals})
 }
 
 // newsOf returns the reports' news, without allocs that are not on the node. whole

@@ -65,6 +65,52 @@ func TestTheServersClockStampsReportsAndReturns(t *testing.T) {
 	})
 }
 
+// Reports are stored by short ids where all servers read them, and by whole ids if the
+// allocs have changed since the proposal.
+func TestReportsAreStoredByShortIDsWhereThatIsUnderstood(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		const one, two = "0b5e8d2c-6f1a-4c3e-9d7b-8a6f5e4d3c2b", "0b5e8d2c-6f1a-4c3e-9d7b-8a6f5e4d3c2c"
+		s.register(t, idN1)
+		s.place(t, idN1, one, two)
+		words := ""
+		report := func(status string) (kinds []string) {
+			t.Helper()
+			n := len(s.log.written)
+			var reports []*model.AllocReport
+			for _, id := range []string{one, two} {
+				reports = append(reports, &model.AllocReport{ID: id, ClientStatus: status, ClientDescription: words})
+			}
+			if _, err := s.UpdateAllocs(ctx, identity(idN1), reports); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range s.log.written[n:] {
+				kinds = append(kinds, fmt.Sprintf("%T", c))
+			}
+			if a := s.store.View().AllocByID(two); a.ClientStatus != status || a.ClientDescription != words {
+				t.Errorf("the alloc is %s (%s) and was reported %s (%s)", a.ClientStatus, a.ClientDescription, status, words)
+			}
+			return kinds
+		}
+		const whole, short = "*fsm.UpdateAllocsFromClient", "*fsm.ReportAllocs"
+		if got := report("pending"); len(got) != 0 {
+			t.Errorf("no news as %s", got)
+		}
+		if got := report("running"); !slices.Equal(got, []string{whole}) {
+			t.Errorf("in a cluster of level 1: %s", got)
+		}
+		s.log.write(t, &fsm.BeginTerm{ClusterID: "c", TermID: "t"})
+		s.log.write(t, &fsm.RaiseLevel{Level: fsm.LevelReportAllocs})
+		if got := report("complete"); !slices.Equal(got, []string{short}) {
+			t.Errorf("in a cluster of level %d: %s", fsm.LevelReportAllocs, got)
+		}
+		s.log.before = &fsm.DeleteEvals{AllocIDs: []string{one}}
+		words = "All tasks have completed"
+		if got := report("complete"); !slices.Equal(got, []string{short, whole}) {
+			t.Errorf("after an alloc was deleted: %s", got)
+		}
+	})
+}
+
 func TestServersAskForTheWholeOfWhatTheyMissed(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		s.register(t, idN1)
@@ -138,6 +184,81 @@ func TestAnEventIsStoredOnceHoweverManyReportsFollow(t *testing.T) {
 		got := s.store.View().AllocByID("a1").TaskStates["t"]
 		if len(got.Events) != 10 || got.Events[0].Message != "10" || got.Events[9].Message != "19" || got.LastEvent != 20 {
 			t.Errorf("stored %+v", got)
+		}
+	})
+}
+
+func TestReportsOfSeveralNodesShareAnEntryAndOneAfterAPauseDoesNotWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		const nodes = 5
+		var ids []string
+		for i := range nodes {
+			id := fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
+			s.register(t, id)
+			s.place(t, id, fmt.Sprint("a", i))
+			ids = append(ids, id)
+		}
+		words := 0
+		report := func(i int) {
+			words++
+			r := &model.AllocReport{ID: fmt.Sprint("a", i), ClientStatus: "running", ClientDescription: fmt.Sprint(words)}
+			if _, err := s.UpdateAllocs(ctx, identity(ids[i]), []*model.AllocReport{r}); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Second)
+		begun := time.Now()
+		report(0)
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("a single report took %s", took)
+		}
+		before := s.log.writes.Load()
+		for i := range nodes {
+			words := i + 100
+			go func() {
+				r := &model.AllocReport{ID: fmt.Sprint("a", i), ClientStatus: "running", ClientDescription: fmt.Sprint(words)}
+				if _, err := s.UpdateAllocs(ctx, identity(ids[i]), []*model.AllocReport{r}); err != nil {
+					t.Error(err)
+				}
+			}()
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if got := s.log.writes.Load() - before; got != 1 {
+			t.Errorf("%d entries", got)
+		}
+	})
+}
+
+func TestALoadedLeaderAsksNodesToReportLessOften(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, idN1)
+		s.place(t, idN1, "a1")
+		report := func(words string) time.Duration {
+			answer, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{{ID: "a1", ClientStatus: "running", ClientDescription: words}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if _, err := s.Beat(ctx, identity(idN1)); err != nil {
+				t.Fatal(err)
+			}
+			return answer.Pause
+		}
+		if got := report("1"); got != 0 {
+			t.Errorf("a leader without load asks for a pause of %s", got)
+		}
+		s.log.slow.Store(int64(300 * time.Millisecond))
+		if got := report("2"); got != 1200*time.Millisecond {
+			t.Errorf("after a commit of 300 ms the pause is %s", got)
+		}
+		s.log.slow.Store(int64(2 * time.Second))
+		if got := report("3"); got != 5*time.Second {
+			t.Errorf("after a commit of 2 s the pause is %s", got)
+		}
+		s.log.slow.Store(0)
+		if got := report("4"); got != 0 {
+			t.Errorf("after it has recovered the pause is %s", got)
 		}
 	})
 }

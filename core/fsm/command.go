@@ -50,6 +50,7 @@ const (
 	kindApplyPlan              = 29 // 8 was a plan of whole allocs
 	kindScaleJob               = 30
 	kindUpdateAllocsFromClient = 31 // 9 held whole task states
+	kindReportAllocs           = 32
 	kindPutVariable            = 40
 	kindDeleteVariable         = 41
 	kindUpsertRootKey          = 42
@@ -105,6 +106,7 @@ var commands = [256]struct {
 	kindApplyPlan:              {1, empty[ApplyPlan]},
 	kindScaleJob:               {1, empty[ScaleJob]},
 	kindUpdateAllocsFromClient: {1, empty[UpdateAllocsFromClient]},
+	kindReportAllocs:           {2, empty[ReportAllocs]},
 	kindPutVariable:            {1, empty[PutVariable]},
 	kindDeleteVariable:         {1, empty[DeleteVariable]},
 	kindUpsertRootKey:          {1, empty[UpsertRootKey]},

@@ -25,3 +25,6 @@ func Needing(c Command) bool {
 	_, ok := c.(needing)
 	return ok
 }
+
+// UsualForms returns the forms of reports that every server knows.
+func UsualForms() [][]byte { return usualForms().bytes }

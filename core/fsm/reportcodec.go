@@ -17,6 +17,13 @@ import (
 // their own: ids as 16 bytes, times as differences from the previous time, strings and
 // unusual events once per entry, usual events as their number and parameters
 // (reportevents.go).
+//
+// There are two layouts. In that of UpdateAllocsFromClient everything follows in one
+// sequence. In that of ReportAllocs the sequence is split: the form of a report (its
+// flags, texts, counts and kinds of events) is stored once per entry for all reports that
+// have it, or not at all if it is one of usualReports. Each report stores the number of its
+// form, the first bytes of its alloc's id, its times, the names of its tasks and what else
+// is different in nearly each report.
 
 // knownStrings are stored as their position in this list. Strings may only be
 // appended. The empty string is the first.
@@ -55,21 +62,58 @@ const (
 	timeOfEvent
 )
 
+// splitStrings are knownStrings that only the split layout has. Strings may only be
+// appended.
+var splitStrings = slices.Concat(knownStrings, []string{emptyNetwork()})
+
+// emptyNetwork returns how the network of an alloc that has none of its own is stored.
+func emptyNetwork() string {
+	body, err := entryCodec.Append(nil, &model.AllocNetworkStatus{})
+	if err != nil {
+		panic(err) // only a change of the type could cause it
+	}
+	return string(body)
+}
+
 // reportWriter encodes reports. The strings that it collects precede them in the
 // entry.
 type reportWriter struct {
-	buf     []byte
+	form    []byte
+	own     []byte // what is not part of the form; unused unless split
+	split   bool
+	known   []string
 	strings []string
 	places  map[string]uint64
 	at      int64 // the previous time
 }
 
-// packReports returns the encoding of reports.
-func packReports(reports []*model.AllocReport, at int64) ([]byte, error) {
-	w := &reportWriter{places: map[string]uint64{}}
-	for i, s := range knownStrings {
+func newReportWriter(split bool) *reportWriter {
+	w := &reportWriter{split: split, known: knownStrings, places: map[string]uint64{}}
+	if split {
+		w.known = splitStrings
+	}
+	for i, s := range w.known {
 		w.places[s] = uint64(i)
 	}
+	return w
+}
+
+// head returns the collected strings, which begin the encoding.
+func (w *reportWriter) head() []byte {
+	head := binary.AppendUvarint(nil, uint64(len(w.strings)))
+	for _, s := range w.strings {
+		head = appendText(head, s)
+	}
+	return head
+}
+
+func appendText[T string | []byte](to []byte, s T) []byte {
+	return append(binary.AppendUvarint(to, uint64(len(s))), s...)
+}
+
+// packReports returns the encoding of reports in one sequence.
+func packReports(reports []*model.AllocReport, at int64) ([]byte, error) {
+	w := newReportWriter(false)
 	n := uint64(0)
 	for _, r := range reports {
 		if r == nil {
@@ -77,52 +121,109 @@ func packReports(reports []*model.AllocReport, at int64) ([]byte, error) {
 		}
 		n++
 		w.at = at
-		if err := w.report(r); err != nil {
+		if err := w.report(r, ""); err != nil {
 			return nil, err
 		}
 	}
-	head := binary.AppendUvarint(nil, uint64(len(w.strings)))
-	for _, s := range w.strings {
-		head = append(binary.AppendUvarint(head, uint64(len(s))), s...)
-	}
-	return append(binary.AppendUvarint(head, n), w.buf...), nil
+	return append(binary.AppendUvarint(w.head(), n), w.form...), nil
 }
 
-func (w *reportWriter) uint(n uint64) { w.buf = binary.AppendUvarint(w.buf, n) }
-func (w *reportWriter) int(n int64)   { w.buf = binary.AppendVarint(w.buf, n) }
+// packSplit returns the encoding of reports with their forms apart. short has the first
+// bytes of each alloc's id, all of one length; "" means that the id is stored whole.
+func packSplit(reports []*model.AllocReport, short []string, at int64) ([]byte, error) {
+	w := newReportWriter(true)
+	forms, numbers := []byte(nil), maps.Clone(usualForms().numbers)
+	usual := len(numbers)
+	var body []byte
+	width := 0
+	for i, r := range reports {
+		w.form, w.own, w.at = w.form[:0], w.own[:0], at
+		if err := w.report(r, short[i]); err != nil {
+			return nil, err
+		}
+		number, known := numbers[string(w.form)]
+		if !known {
+			number = uint64(len(numbers))
+			numbers[string(w.form)] = number
+			forms = appendText(forms, w.form)
+		}
+		body = append(binary.AppendUvarint(body, number), w.own...)
+		width = max(width, len(short[i]))
+	}
+	out := append(binary.AppendUvarint(w.head(), uint64(len(numbers)-usual)), forms...)
+	out = binary.AppendUvarint(append(out, byte(width)), uint64(len(reports)))
+	return append(out, body...), nil
+}
+
+func (w *reportWriter) uint(n uint64) { w.form = binary.AppendUvarint(w.form, n) }
+func (w *reportWriter) int(n int64)   { w.form = binary.AppendVarint(w.form, n) }
+
+// vary writes a number that is different in nearly each report.
+func (w *reportWriter) vary(n int64) {
+	if !w.split {
+		w.int(n)
+		return
+	}
+	w.own = binary.AppendVarint(w.own, n)
+}
 
 // text writes a string as its number.
-func (w *reportWriter) text(s string) {
+func (w *reportWriter) text(s string) { w.uint(w.place(s)) }
+
+// ownText writes a string that is not the same in all reports of a form.
+func (w *reportWriter) ownText(s string) {
+	if !w.split {
+		w.text(s)
+		return
+	}
+	w.own = binary.AppendUvarint(w.own, w.place(s))
+}
+
+// place returns the number of a string.
+func (w *reportWriter) place(s string) uint64 {
 	place, ok := w.places[s]
 	if !ok {
-		place = uint64(len(knownStrings) + len(w.strings))
+		place = uint64(len(w.known) + len(w.strings))
 		w.places[s] = place
 		w.strings = append(w.strings, s)
 	}
-	w.uint(place)
+	return place
 }
 
 // time writes a time as the difference from the previous one.
 func (w *reportWriter) time(at int64) {
-	w.int(at - w.at)
+	w.vary(at - w.at)
 	w.at = at
 }
 
 func (w *reportWriter) id(id string, raw bool) {
 	if raw {
-		w.text(id)
+		w.ownText(id)
 		return
 	}
-	w.buf = append(w.buf, uuidBytes(id)...)
+	if w.split {
+		w.ownText(string(uuidBytes(id)))
+		return
+	}
+	w.form = append(w.form, uuidBytes(id)...)
 }
 
-func (w *reportWriter) report(r *model.AllocReport) error {
-	flags := flag(reportRawID, uuidBytes(r.ID) == nil) | flag(reportStatus, r.ClientStatus != "") | flag(reportNetwork, r.Network != nil)
+// report writes a report. short is the beginning of its alloc's id, see packSplit.
+func (w *reportWriter) report(r *model.AllocReport, short string) error {
+	raw := uuidBytes(r.ID) == nil
+	if w.split {
+		raw = short == ""
+	}
+	flags := flag(reportRawID, raw) | flag(reportStatus, r.ClientStatus != "") | flag(reportNetwork, r.Network != nil)
 	if h := r.Health; h != nil {
 		flags |= reportHealth | flag(reportHealthy, h.Healthy) | flag(reportRawDeployment, uuidBytes(h.DeploymentID) == nil)
 	}
-	w.buf = append(w.buf, flags)
-	w.id(r.ID, flags&reportRawID != 0)
+	w.form = append(w.form, flags)
+	if short != "" {
+		w.own = append(w.own, short...)
+	} else {
+		w.id(r.ID, raw)
+	}
 	if r.ClientStatus != "" {
 		w.text(r.ClientStatus)
 		w.text(r.ClientDescription)
@@ -139,7 +240,7 @@ func (w *reportWriter) report(r *model.AllocReport) error {
 	}
 	w.uint(uint64(len(r.Tasks)))
 	for _, name := range slices.Sorted(maps.Keys(r.Tasks)) {
-		w.text(name)
+		w.ownText(name)
 		if err := w.task(r.Tasks[name]); err != nil {
 			return err
 		}
@@ -151,7 +252,7 @@ func (w *reportWriter) task(t *model.TaskReport) error {
 	if t == nil {
 		return errdefs.InvalidArgumentf("a report without a task's state cannot be stored")
 	}
-	w.buf = append(w.buf, flag(taskFailed, t.Failed)|flag(taskWhole, t.Whole)|flag(taskPaused, t.Paused != "")|
+	w.form = append(w.form, flag(taskFailed, t.Failed)|flag(taskWhole, t.Whole)|flag(taskPaused, t.Paused != "")|
 		flag(taskLastRestart, t.LastRestart != nil)|flag(taskStartedAt, t.StartedAt != nil)|flag(taskFinishedAt, t.FinishedAt != nil))
 	w.text(t.State)
 	w.uint(t.Restarts)

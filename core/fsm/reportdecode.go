@@ -5,102 +5,160 @@ package fsm
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // reportReader decodes the output of a reportWriter. After the first error it returns
-// only zeros, so that err needs to be checked only at the end.
+// only zeros, so that failed needs to be checked only at the end of a report.
 type reportReader struct {
-	data    []byte
+	form    *cursor
+	own     *cursor // the same as form, unless the forms are apart
+	width   int     // of the ids' beginnings
+	known   []string
 	strings []string
 	at      int64
-	err     error
+	broken  bool // a value that cannot be
 }
 
-// unpackReports decodes reports. It returns an error of class InvalidArgument for data
-// that it cannot decode.
-func unpackReports(data []byte, at int64) ([]*model.AllocReport, error) {
-	r := &reportReader{data: data}
-	for range r.count() {
-		r.strings = append(r.strings, string(r.bytes(r.uint())))
-	}
-	var out []*model.AllocReport
-	for range r.count() {
-		r.at = at
-		out = append(out, r.report())
-		if r.err != nil {
-			break
-		}
-	}
-	if r.err == nil && len(r.data) > 0 {
-		r.fail()
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	return out, nil
+// cursor is what is left of some bytes. After the first error it returns only zeros.
+type cursor struct {
+	rest []byte
+	bad  bool
 }
 
-func (r *reportReader) fail() {
-	r.err = errdefs.InvalidArgumentf("the reports of nodes in a log entry cannot be read; the entry is damaged, or another version wrote it")
-	r.data = nil
-}
+func (c *cursor) fail() { c.rest, c.bad = nil, true }
 
-func (r *reportReader) uint() uint64 {
-	v, n := binary.Uvarint(r.data)
+func (c *cursor) uint() uint64 {
+	v, n := binary.Uvarint(c.rest)
 	if n <= 0 {
-		r.fail()
+		c.fail()
 		return 0
 	}
-	r.data = r.data[n:]
+	c.rest = c.rest[n:]
 	return v
 }
 
-func (r *reportReader) int() int64 {
-	v, n := binary.Varint(r.data)
+func (c *cursor) int() int64 {
+	v, n := binary.Varint(c.rest)
 	if n <= 0 {
-		r.fail()
+		c.fail()
 		return 0
 	}
-	r.data = r.data[n:]
+	c.rest = c.rest[n:]
 	return v
 }
 
 // count reads the number of elements that follow, each of at least one byte.
-func (r *reportReader) count() int {
-	n := r.uint()
-	if n > uint64(len(r.data)) {
-		r.fail()
+func (c *cursor) count() int {
+	n := c.uint()
+	if n > uint64(len(c.rest)) {
+		c.fail()
 		return 0
 	}
 	return int(n)
 }
 
-func (r *reportReader) bytes(n uint64) []byte {
-	if n > uint64(len(r.data)) {
-		r.fail()
+func (c *cursor) bytes(n uint64) []byte {
+	if n > uint64(len(c.rest)) {
+		c.fail()
 		return nil
 	}
-	out := r.data[:n]
-	r.data = r.data[n:]
+	out := c.rest[:n]
+	c.rest = c.rest[n:]
 	return out
 }
 
+var errReports = errdefs.InvalidArgumentf("the reports of nodes in a log entry cannot be read; the entry is damaged, or another version wrote it")
+
+// unpackReports decodes reports in one sequence. It returns an error of class
+// InvalidArgument for data that it cannot decode.
+func unpackReports(data []byte, at int64) ([]*model.AllocReport, error) {
+	c := &cursor{rest: data}
+	r := &reportReader{form: c, own: c, known: knownStrings}
+	r.head(c)
+	var out []*model.AllocReport
+	for range c.count() {
+		r.at = at
+		report, _ := r.report()
+		if out = append(out, report); r.failed() {
+			break
+		}
+	}
+	if r.failed() || len(c.rest) > 0 {
+		return nil, errReports
+	}
+	return out, nil
+}
+
+// unpackSplit decodes reports whose forms are apart. The id of a report is "" if short
+// has its beginning.
+func unpackSplit(data []byte, at int64) (reports []*model.AllocReport, short []string, err error) {
+	c := &cursor{rest: data}
+	r := &reportReader{own: c, known: splitStrings}
+	r.head(c)
+	forms := slices.Clone(usualForms().bytes)
+	for range c.count() {
+		forms = append(forms, c.bytes(c.uint()))
+	}
+	if width := c.bytes(1); len(width) == 1 {
+		r.width = int(width[0])
+	}
+	for range c.count() {
+		number := c.uint()
+		if number >= uint64(len(forms)) {
+			return nil, nil, errReports
+		}
+		r.form, r.at = &cursor{rest: forms[number]}, at
+		report, first := r.report()
+		if r.failed() || len(r.form.rest) > 0 {
+			return nil, nil, errReports
+		}
+		reports, short = append(reports, report), append(short, first)
+	}
+	if c.bad || len(c.rest) > 0 || r.width > 16 {
+		return nil, nil, errReports
+	}
+	return reports, short, nil
+}
+
+// head reads the strings of an entry.
+func (r *reportReader) head(c *cursor) {
+	for range c.count() {
+		r.strings = append(r.strings, string(c.bytes(c.uint())))
+	}
+}
+
+func (r *reportReader) fail()        { r.broken = true }
+func (r *reportReader) failed() bool { return r.broken || r.form.bad || r.own.bad }
+
+func (r *reportReader) uint() uint64 { return r.form.uint() }
+func (r *reportReader) int() int64   { return r.form.int() }
+func (r *reportReader) vary() int64  { return r.own.int() }
+func (r *reportReader) count() int   { return r.form.count() }
+
 func (r *reportReader) byte() byte {
-	if b := r.bytes(1); len(b) == 1 {
+	if b := r.form.bytes(1); len(b) == 1 {
 		return b[0]
 	}
 	return 0
 }
 
 func (r *reportReader) text() string {
-	n := r.uint()
-	if n < uint64(len(knownStrings)) {
-		return knownStrings[n]
+	return r.numbered(r.form.uint())
+}
+
+// ownText reads a string that is not part of the form.
+func (r *reportReader) ownText() string { return r.numbered(r.own.uint()) }
+
+// numbered returns the string with a number.
+func (r *reportReader) numbered(n uint64) string {
+	if n < uint64(len(r.known)) {
+		return r.known[n]
 	}
-	if n -= uint64(len(knownStrings)); n < uint64(len(r.strings)) {
+	if n -= uint64(len(r.known)); n < uint64(len(r.strings)) {
 		return r.strings[n]
 	}
 	r.fail()
@@ -108,29 +166,42 @@ func (r *reportReader) text() string {
 }
 
 func (r *reportReader) time() int64 {
-	r.at += r.int()
+	r.at += r.vary()
 	return r.at
 }
 
 func (r *reportReader) id(raw bool) string {
 	if raw {
-		return r.text()
+		return r.ownText()
 	}
-	if b := r.bytes(16); len(b) == 16 {
+	b := []byte(nil)
+	if r.form == r.own {
+		b = r.form.bytes(16)
+	} else {
+		b = []byte(r.ownText())
+	}
+	if len(b) == 16 {
 		return uuidText(b)
 	}
+	r.fail()
 	return ""
 }
 
-func (r *reportReader) report() *model.AllocReport {
+// report reads a report. short is the beginning of its alloc's id if that is all there is.
+func (r *reportReader) report() (_ *model.AllocReport, short string) {
 	flags := r.byte()
-	out := &model.AllocReport{ID: r.id(flags&reportRawID != 0)}
+	out := &model.AllocReport{}
+	if r.form != r.own && flags&reportRawID == 0 {
+		short = string(r.own.bytes(uint64(r.width)))
+	} else {
+		out.ID = r.id(flags&reportRawID != 0)
+	}
 	if flags&reportStatus != 0 {
 		out.ClientStatus, out.ClientDescription = r.text(), r.text()
 	}
 	if flags&reportNetwork != 0 {
 		out.Network = &model.AllocNetworkStatus{}
-		if err := entryCodec.Decode([]byte(r.text()), out.Network); err != nil && r.err == nil {
+		if err := entryCodec.Decode([]byte(r.text()), out.Network); err != nil {
 			r.fail()
 		}
 	}
@@ -142,10 +213,10 @@ func (r *reportReader) report() *model.AllocReport {
 		out.Tasks = make(map[string]*model.TaskReport, n)
 	}
 	for range n {
-		name := r.text()
+		name := r.ownText()
 		out.Tasks[name] = r.task()
 	}
-	return out
+	return out, short
 }
 
 func (r *reportReader) task() *model.TaskReport {

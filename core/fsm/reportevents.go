@@ -16,6 +16,7 @@ type eventForm struct {
 	typ     string
 	text    func(*model.TaskEvent) string // nil if it has no text
 	numbers int
+	varies  bool // the numbers are different in nearly each report
 	read    func(*model.TaskEvent) [3]int64
 	build   func(text string, n [3]int64) model.TaskEvent
 }
@@ -31,7 +32,7 @@ var eventForms = []eventForm{
 	{typ: model.TaskTerminated, text: message, numbers: 3, read: exitOf, build: func(text string, n [3]int64) model.TaskEvent {
 		return model.EventTerminated(int(n[0]), int(n[1]), n[2] != 0, text)
 	}},
-	{typ: model.TaskRestarting, text: restartReason, numbers: 1,
+	{typ: model.TaskRestarting, text: restartReason, numbers: 1, varies: true,
 		read:  func(e *model.TaskEvent) [3]int64 { return [3]int64{e.StartDelay} },
 		build: func(text string, n [3]int64) model.TaskEvent { return model.EventRestarting(text, time.Duration(n[0])) }},
 	{typ: model.TaskKilling, numbers: 1,
@@ -112,7 +113,11 @@ func (w *reportWriter) event(e *model.TaskEvent) error {
 			w.text(text)
 		}
 		for _, v := range n[:f.numbers] {
-			w.int(v)
+			if f.varies {
+				w.vary(v)
+			} else {
+				w.int(v)
+			}
 		}
 		return nil
 	}
@@ -137,7 +142,7 @@ func (r *reportReader) event() *model.TaskEvent {
 	}
 	if form == 0 {
 		e := &model.TaskEvent{}
-		if err := entryCodec.Decode([]byte(r.text()), e); err != nil && r.err == nil {
+		if err := entryCodec.Decode([]byte(r.text()), e); err != nil {
 			r.fail()
 		}
 		e.Time = at
@@ -149,7 +154,11 @@ func (r *reportReader) event() *model.TaskEvent {
 		text = r.text()
 	}
 	for i := range f.numbers {
-		n[i] = r.int()
+		if f.varies {
+			n[i] = r.vary()
+		} else {
+			n[i] = r.int()
+		}
 	}
 	return f.make(text, n, at)
 }

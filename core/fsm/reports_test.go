@@ -142,11 +142,10 @@ func TestStoredEventsKeepTheirWords(t *testing.T) {
 	}
 }
 
-// A short batch alloc takes two reports, and 100 of each in an entry.
-func TestAShortBatchAllocIsReportedInEightyBytes(t *testing.T) {
-	const n = 100
+// shortBatch returns the two reports that each of n short batch allocs takes.
+func shortBatch(n int) (running, ended *fsm.UpdateAllocsFromClient) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	running, ended := &fsm.UpdateAllocsFromClient{At: reportedAt}, &fsm.UpdateAllocsFromClient{At: reportedAt + 3e9}
+	running, ended = &fsm.UpdateAllocsFromClient{At: reportedAt}, &fsm.UpdateAllocsFromClient{At: reportedAt + 3e9}
 	for range n {
 		id := fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", rng.Uint32(), rng.Uint32()&0xffff, rng.Uint32()&0xfff, rng.Uint32()&0xfff, rng.Uint64()&0xffffffffffff)
 		began := reportedAt - 200e6 + rng.Int64N(100e6)
@@ -164,6 +163,13 @@ func TestAShortBatchAllocIsReportedInEightyBytes(t *testing.T) {
 			}}},
 		})
 	}
+	return running, ended
+}
+
+// 100 reports in an entry.
+func TestAShortBatchAllocIsReportedInEightyBytes(t *testing.T) {
+	const n = 100
+	running, ended := shortBatch(n)
 	_, a := throughTheLog(t, running)
 	_, b := throughTheLog(t, ended)
 	t.Logf("running %d bytes an alloc, ended %d", a/n, b/n)

@@ -119,10 +119,13 @@ type world struct {
 	evals  []string
 	deps   []string
 	index  uint64 // of the entry before
+	f      *fsm.FSM
+	// between are commands that the log has before the next one.
+	between []fsm.Command
 }
 
 func newWorld(seed uint64) *world {
-	return &world{rng: rand.New(rand.NewPCG(seed, 11)), now: 1_700_000_000_000_000_000, jobs: []string{"a", "b", "c"}}
+	return &world{rng: rand.New(rand.NewPCG(seed, 11)), f: newFSM(), now: 1_700_000_000_000_000_000, jobs: []string{"a", "b", "c"}}
 }
 
 func (w *world) id() string {
@@ -241,6 +244,15 @@ func (w *world) next() fsm.Command {
 	job := pick(w, w.jobs)
 	yes := true
 	switch w.rng.IntN(38) {
+	case 23:
+		return &fsm.RaiseLevel{Level: 1 + w.rng.IntN(fsm.Level)}
+	case 28:
+		// Proposed on a state that may be older than that to which it is applied.
+		u, stale := w.clientUpdate(), w.f.Store().View()
+		for range w.rng.IntN(3) {
+			w.between = append(w.between, w.next())
+		}
+		return fsm.NewReportAllocs(stale, u.At, u.Reports, u.Evals)
 	case 37:
 		return &fsm.BeginTerm{ClusterID: w.id(), TermID: w.id()}
 	case 34:
@@ -323,19 +335,25 @@ func (w *world) next() fsm.Command {
 	return &fsm.Batch{Commands: []fsm.Command{w.plan(), w.clientUpdate()}}
 }
 
-// log returns n encoded entries, some of them damaged.
+// log returns n encoded entries.
 func (w *world) log(t testing.TB, n int) []fsm.Entry {
 	t.Helper()
 	var entries []fsm.Entry
-	for i := range n {
-		w.index = uint64(1 + i)
-		data, err := fsm.Encode(w.next())
-		if err != nil {
-			t.Fatal(err)
+	for len(entries) < n {
+		w.index = uint64(1 + len(entries))
+		c := w.next()
+		for _, c := range append(w.between, c) {
+			data, err := fsm.Encode(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := fsm.Entry{Index: uint64(2 + len(entries)), Data: data}
+			entries = append(entries, e)
+			w.f.ApplyBatch([]fsm.Entry{e})
 		}
-		entries = append(entries, fsm.Entry{Index: uint64(2 + i), Data: data})
+		w.between = nil
 	}
-	return entries
+	return entries[:n]
 }
 
 // applyIn applies entries in batches of random sizes.

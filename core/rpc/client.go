@@ -83,6 +83,8 @@ func dial(addresses []string, config *tls.Config, more ...grpc.DialOption) (*Cli
 			grpc.MaxCallRecvMsgSize(largestMessage),
 			grpc.MaxCallSendMsgSize(largestMessage),
 		),
+		grpc.WithStaticStreamWindowSize(window),
+		grpc.WithStaticConnWindowSize(window),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: dialTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: aliveEvery, Timeout: aliveWithin, PermitWithoutStream: true}),
 	}, more...)...)

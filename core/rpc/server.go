@@ -67,6 +67,8 @@ func NewServerWithin(servers Servers, config *tls.Config, logger hclog.Logger, h
 		grpc.MaxSendMsgSize(largestMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: aliveAnyway, Timeout: aliveWithin}),
 		grpc.ReadBufferSize(readBuffer),
+		grpc.StaticStreamWindowSize(window),
+		grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: aliveEvery / 2, PermitWithoutStream: true}),
 	)
 	s.grpc.RegisterService(service(), s)

@@ -88,6 +88,9 @@ type UpdateAnswer struct {
 	// Whole lists allocs whose report was not accepted, because the servers lack what
 	// it builds on: the node must send their full state.
 	Whole []string
+	// Pause is how long the node should wait until its next batch, because the servers are
+	// loaded; 0 means as short as it likes.
+	Pause time.Duration
 }
 
 // OtherCluster returns the error, of class Conflict, which says that the node belongs

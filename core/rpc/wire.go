@@ -39,7 +39,11 @@ const (
 	aliveAnyway = 3 * aliveEvery
 	// readBuffer is the size of a connection's read buffer on a server: most messages of a
 	// node are short.
-	readBuffer = 4 << 10
+	readBuffer = 1 << 10
+	// window is how much one side of a connection may send before the other has read it, in
+	// one stream and in all together. It is fixed: gRPC's own measuring takes a ping with
+	// nearly each call, which was most of what the heartbeats of idle nodes cost.
+	window = 1 << 20
 )
 
 func path(method string) string { return "/" + serviceName + "/" + method }

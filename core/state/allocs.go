@@ -40,6 +40,27 @@ var allocTable = &kind[model.Allocation]{
 // AllocByID returns an alloc.
 func (v *View) AllocByID(id string) *model.Allocation { return allocTable.in(v.t).get(id) }
 
+// ShortAllocID returns how many bytes of an alloc's UUID no other alloc of this state
+// shares, counted from its first; 0 if there is no such alloc.
+func (v *View) ShortAllocID(id string) int { return allocTable.in(v.t).ids.own(id) }
+
+// AllocByShortID returns the only alloc whose UUID begins with some bytes, among those that
+// were created up to an index; nil if there is none, or several.
+func (v *View) AllocByShortID(first string, index uint64) (found *model.Allocation) {
+	t := allocTable.in(v.t)
+	for h := range t.ids.beginning(first) {
+		a := t.rows.get(h)
+		if a.CreateIndex > index {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = a
+	}
+	return found
+}
+
 // AllocsByJob returns the allocs of all versions of a job.
 func (v *View) AllocsByJob(ns, id string) []*model.Allocation {
 	return allocTable.in(v.t).list(allocsByJob, JobKey(ns, id))

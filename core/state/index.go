@@ -4,8 +4,10 @@
 package state
 
 import (
+	"encoding/binary"
 	"iter"
 	"math"
+	"math/bits"
 
 	"github.com/tidwall/btree"
 )
@@ -127,6 +129,55 @@ func (x *index) ascend(from string, key func(uint32) string) iter.Seq[uint32] {
 			stopped = !yield(names.Item().num)
 			more = names.Next()
 		}
+	}
+}
+
+// own returns how many of the first bytes of a UUID no other UUID shares; 0 if the index
+// does not contain it.
+func (x *index) own(key string) (n int) {
+	u, ok := parseUUID(key)
+	if !ok {
+		return 0
+	}
+	next := func(e uuidEntry) bool {
+		if e.a == u.a && e.b == u.b && e.c == u.c && e.d == u.d {
+			n = max(n, 1)
+			return true
+		}
+		n = max(n, sharedBytes(u, e)+1)
+		return false
+	}
+	if _, found := x.uuids.Get(u); found {
+		x.uuids.Ascend(u, next)
+		x.uuids.Descend(u, next)
+	}
+	return n
+}
+
+// sharedBytes returns the number of first bytes that two different UUIDs have in common.
+func sharedBytes(x, y uuidEntry) (n int) {
+	for _, d := range [...]uint32{x.a ^ y.a, x.b ^ y.b, x.c ^ y.c, x.d ^ y.d} {
+		if d != 0 {
+			return n + bits.LeadingZeros32(d)/8
+		}
+		n += 4
+	}
+	return n
+}
+
+// beginning yields the numbers of the UUIDs that begin with some bytes.
+func (x *index) beginning(first string) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		var b [16]byte
+		copy(b[:], first)
+		word := func(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
+		x.uuids.Ascend(uuidEntry{a: word(0), b: word(4), c: word(8), d: word(12)}, func(u uuidEntry) bool {
+			var is [16]byte
+			for i, w := range [...]uint32{u.a, u.b, u.c, u.d} {
+				binary.BigEndian.PutUint32(is[4*i:], w)
+			}
+			return string(is[:min(len(first), 16)]) == first && yield(u.num)
+		})
 	}
 }
 

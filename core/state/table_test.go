@@ -4,10 +4,12 @@
 package state
 
 import (
+	enchex "encoding/hex"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -172,5 +174,47 @@ func TestLowerUUIDIsTheSmallestUUIDNotBelowAString(t *testing.T) {
 		if above, notBelow := uuid >= s, !uuidLess(u, low); above != notBelow && low != (uuidEntry{a: 1<<32 - 1, b: 1<<32 - 1, c: 1<<32 - 1, d: 1<<32 - 1}) {
 			t.Fatalf("uuid %q >= %q is %v, by its bound %v", uuid, s, above, notBelow)
 		}
+	}
+}
+
+func TestTheBeginningOfAnIDIsAsShortAsNoOtherSharesIt(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	hex := func(id string) string { return strings.ReplaceAll(id, "-", "") }
+	x, ids := newIndex(), []string(nil)
+	for i := range 500 {
+		id := testUUID(rng)
+		if i > 0 && i%3 == 0 { // shares its beginning with another
+			n := 1 + rng.IntN(35)
+			id = ids[rng.IntN(i)][:n] + id[n:]
+		}
+		if _, again := x.get(id); again {
+			id = testUUID(rng)
+		}
+		ids = append(ids, id)
+		x.set(id, uint32(i))
+	}
+	x.set("no-uuid", 500)
+	for i, id := range ids {
+		want := 1
+		for _, other := range ids {
+			for n := 15; other != id && n >= want; n-- {
+				if hex(other)[:2*n] == hex(id)[:2*n] {
+					want = n + 1
+				}
+			}
+		}
+		if got := x.own(id); got != want {
+			t.Fatalf("%s has %d bytes of its own, want %d", id, got, want)
+		}
+		whole, _ := enchex.DecodeString(hex(id))
+		for n := 1; n <= 16; n++ {
+			got := slices.Collect(x.beginning(string(whole[:n])))
+			if n >= want != slices.Equal(got, []uint32{uint32(i)}) || !slices.Contains(got, uint32(i)) {
+				t.Fatalf("%d bytes of %s are those of %v", n, id, got)
+			}
+		}
+	}
+	if x.own("no-uuid") != 0 || x.own(testUUID(rng)) != 0 {
+		t.Error("an id that is no UUID, or is not there, has a beginning")
 	}
 }

@@ -296,7 +296,7 @@ func (s *Session) Touch() {
 }
 
 // SendUpdates is the update buffer's Send.
-func (s *Session) SendUpdates(ctx context.Context, batch []*model.AllocReport) (whole []string, err error) {
+func (s *Session) SendUpdates(ctx context.Context, batch []*model.AllocReport) (rpc.UpdateAnswer, error) {
 	answer, err := s.cfg.Servers.UpdateAllocs(ctx, s.Identity(), batch)
 	switch {
 	case errdefs.IsNotFound(err): // the servers do not know the node
@@ -307,7 +307,7 @@ func (s *Session) SendUpdates(ctx context.Context, batch []*model.AllocReport) (
 		default:
 		}
 	}
-	return answer.Whole, err
+	return answer, err
 }
 
 // sleep waits for d, or until ctx ends.

@@ -63,6 +63,9 @@ func (b *Buffer) drain(ctx context.Context) {
 				pace.pause--
 				continue
 			}
+			if b.throttled() {
+				continue
+			}
 			pace.hastened = false
 		case <-b.again:
 			// Only once, so that a server that keeps refusing is not called without
@@ -73,7 +76,7 @@ func (b *Buffer) drain(ctx context.Context) {
 			pace.hastened = true
 			ticker.Reset(Tick)
 		case <-b.hurry:
-			if time.Since(b.last) < Tick || pace.failures > 0 {
+			if time.Since(b.last) < Tick || pace.failures > 0 || b.throttled() {
 				continue // the next tick has it
 			}
 			select {
@@ -101,6 +104,9 @@ func (b *Buffer) drain(ctx context.Context) {
 	}
 }
 
+// throttled reports whether a loaded server has asked for a pause that has not ended.
+func (b *Buffer) throttled() bool { return time.Now().Before(b.notBefore) }
+
 // flush gives what waits a last chance when the agent ends.
 func (b *Buffer) flush(ctx context.Context) {
 	batch, _ := b.take(true)
@@ -114,26 +120,33 @@ func (b *Buffer) flush(ctx context.Context) {
 	}
 }
 
-// take returns the reports to send if all is set or an urgent update is waiting, and
-// marks them as being sent. done means that nothing is waiting.
+// take returns the reports to send and marks them as being sent: the urgent ones, then
+// those that have waited for a while. With all it also returns the others, which otherwise
+// wait: most of what happens to an alloc is soon followed by something urgent, and then
+// takes no report of its own. done means that nothing is waiting.
 func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 || !b.open {
 		return nil, true
 	}
-	for _, e := range b.waiting {
-		all = all || e.urgent
-	}
-	if !all {
-		return nil, false
-	}
 	b.sending = map[string]entry{}
+	if batch = b.choose(nil, func(e entry) bool { return e.urgent }); len(batch) > 0 || all {
+		batch = b.choose(batch, func(e entry) bool {
+			age := time.Since(e.since)
+			return !e.urgent && (all || age >= Along) && (!e.quiet || age >= Quiet)
+		})
+	}
+	return batch, false
+}
+
+// choose moves waiting reports to a batch. The lock must be held.
+func (b *Buffer) choose(batch []*model.AllocReport, now func(entry) bool) []*model.AllocReport {
 	for id, e := range b.waiting {
 		if len(batch) == b.most {
 			break // the next tick sends the rest
 		}
-		if e.quiet && time.Since(e.since) < Quiet {
+		if !now(e) {
 			continue
 		}
 		delete(b.waiting, id)
@@ -142,15 +155,16 @@ func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 			batch = append(batch, r)
 		}
 	}
-	return batch, false
+	return batch
 }
 
 // deliver sends a batch. After a failure its reports wait again, unless newer ones do.
 func (b *Buffer) deliver(ctx context.Context, batch []*model.AllocReport) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	whole, err := b.send(ctx, batch)
+	answer, err := b.send(ctx, batch)
 	b.last = time.Now()
+	b.notBefore = b.last.Add(min(answer.Pause, MaxThrottle))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	sent := b.sending // without what was removed meanwhile
@@ -165,7 +179,7 @@ func (b *Buffer) deliver(ctx context.Context, batch []*model.AllocReport) error 
 	for _, e := range sent {
 		b.acknowledge(e.alloc)
 	}
-	for _, id := range whole {
+	for _, id := range answer.Whole {
 		if e, ok := sent[id]; ok {
 			delete(b.acked, id)
 			b.putBack(e)

@@ -15,18 +15,24 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
 )
 
 // Tick is the interval of the sender; updates that are not urgent are sent every
 // NormalTicks ticks. An urgent update after an idle tick is sent after Lead, so that
 // others can join it. Servers assume that a new alloc is pending; that is reported
-// only if it lasts for Quiet.
+// only if it lasts for Quiet. What is not urgent goes along with what is once it has waited
+// for Along.
 const (
 	Tick        = 200 * time.Millisecond
 	NormalTicks = 5
 	Lead        = 10 * time.Millisecond
 	Quiet       = 10 * time.Second
+	Along       = 2 * Tick
 )
+
+// MaxThrottle is the longest pause between two batches for which a server may ask.
+const MaxThrottle = 5 * time.Second
 
 // maxPause is the maximum number of ticks between two attempts while sending fails.
 const maxPause = 25
@@ -38,9 +44,8 @@ const maxBatch = 4096
 const sendTimeout = 30 * time.Second
 
 // Send sends a batch to a server. The reports share data with others and must not be
-// changed. whole lists allocs whose report was not accepted and whose full state the
-// server needs.
-type Send func(ctx context.Context, batch []*model.AllocReport) (whole []string, err error)
+// changed.
+type Send func(ctx context.Context, batch []*model.AllocReport) (rpc.UpdateAnswer, error)
 
 // Buffer holds the newest state of each alloc that the servers do not know yet. It
 // sends nothing before the servers have reported what they know (Told).
@@ -51,6 +56,9 @@ type Buffer struct {
 	hurry  chan struct{} // capacity 1: an urgent update was added
 	again  chan struct{} // capacity 1: a retry may succeed now
 	last   time.Time     // of the last send; used by Run only
+	// notBefore is the earliest time of the next send, which a loaded server has set; used
+	// by Run only.
+	notBefore time.Time
 
 	mu      sync.Mutex
 	open    bool // the servers have reported what they know

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/update"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -24,10 +25,11 @@ type server struct {
 	batches [][]*model.AllocReport
 	err     error
 	whole   []string
+	pause   time.Duration
 	onSend  func()
 }
 
-func (s *server) send(_ context.Context, batch []*model.AllocReport) ([]string, error) {
+func (s *server) send(_ context.Context, batch []*model.AllocReport) (rpc.UpdateAnswer, error) {
 	s.mu.Lock()
 	onSend := s.onSend
 	s.mu.Unlock()
@@ -37,7 +39,7 @@ func (s *server) send(_ context.Context, batch []*model.AllocReport) ([]string, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.batches = append(s.batches, batch)
-	return s.whole, s.err
+	return rpc.UpdateAnswer{Whole: s.whole, Pause: s.pause}, s.err
 }
 
 // with changes or reads the server while nothing is sent.
@@ -130,15 +132,79 @@ func TestOtherUpdatesWaitForTheFifthTickAndTheNewestWins(t *testing.T) {
 	})
 }
 
-func TestAnUrgentUpdateTakesTheOthersAlong(t *testing.T) {
+func TestAnUrgentUpdateTakesAlongWhatHasWaited(t *testing.T) {
 	run(t, func(b *update.Buffer, s *server) {
 		b.Put(alloc("a", "running", "1"), false)
+		b.Put(alloc("c", "running", "1"), false)
 		after(time.Second)
 		s.with(func() { s.batches = nil })
 		b.Put(alloc("a", "running", "2"), false)
+		after(update.Along)
+		b.Put(alloc("c", "running", "2"), false) // may soon be followed by something urgent
 		b.Put(alloc("b", "failed", ""), false)
-		after(210 * time.Millisecond)
-		if len(s.sent()) != 1 || len(s.sent()[0]) != 2 {
+		after(update.Tick)
+		if len(s.sent()) != 1 || len(s.sent()[0]) != 2 || s.sent()[0][0].ID != "b" || s.sent()[0][1].ID != "a" {
+			t.Fatalf("batches: %v", s.sent())
+		}
+		b.Put(alloc("c", "complete", ""), false)
+		after(update.Tick)
+		if len(s.sent()) != 2 || len(s.sent()[1]) != 1 || s.sent()[1][0].ClientStatus != "complete" {
+			t.Fatalf("batches: %v", s.sent())
+		}
+	})
+}
+
+func TestALoadedServerThrottlesTheSender(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		s.with(func() { s.pause = 3 * time.Second })
+		b.Put(alloc("a", "running", ""), false)
+		after(update.Lead)
+		if len(s.sent()) != 1 {
+			t.Fatalf("batches: %v", s.sent())
+		}
+		s.with(func() { s.pause = time.Hour })
+		for i := range 29 { // until just before the end of the pause
+			b.Put(alloc(fmt.Sprint("b", i), "running", ""), false)
+			after(100 * time.Millisecond)
+		}
+		if len(s.sent()) != 1 {
+			t.Fatalf("sent during the pause: %d batches", len(s.sent()))
+		}
+		after(update.Tick + 100*time.Millisecond)
+		if len(s.sent()) != 2 || len(s.sent()[1]) != 29 {
+			t.Fatalf("%d batches after the pause", len(s.sent()))
+		}
+		s.with(func() { s.pause = 0 })
+		b.Put(alloc("c", "running", ""), false)
+		after(update.MaxThrottle + update.Tick) // a server cannot silence the node for an hour
+		if len(s.sent()) != 3 {
+			t.Fatalf("batches: %d", len(s.sent()))
+		}
+		after(time.Second)
+		b.Put(alloc("d", "running", ""), false)
+		after(update.Lead)
+		if len(s.sent()) != 4 {
+			t.Error("the throttle goes on after the server has recovered")
+		}
+	})
+}
+
+func TestUrgentUpdatesLeaveFirstIfNotAllMay(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		const many = 40
+		for i := range many {
+			b.Put(alloc(fmt.Sprint(i), "running", "1"), false)
+		}
+		after(time.Second)
+		s.with(func() { s.batches, s.err = nil, errdefs.ResourceExhaustedf("too large") })
+		for i := range many {
+			b.Put(alloc(fmt.Sprint(i), "running", "2"), false)
+		}
+		after(3 * time.Second) // smaller batches are tried
+		b.Put(alloc("urgent", "failed", ""), false)
+		s.with(func() { s.batches, s.err = nil, nil })
+		after(5 * time.Second)
+		if len(s.sent()) < 2 || s.sent()[0][0].ID != "urgent" {
 			t.Fatalf("batches: %v", s.sent())
 		}
 	})
@@ -215,16 +281,16 @@ func TestWhatWaitsAtTheEndIsSent(t *testing.T) {
 func TestAReportThatServersRefuseDoesNotHoldUpTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taken := map[string]bool{}
-		b := update.New(func(_ context.Context, batch []*model.AllocReport) ([]string, error) {
+		b := update.New(func(_ context.Context, batch []*model.AllocReport) (rpc.UpdateAnswer, error) {
 			for _, r := range batch {
 				if r.ID == "bad" {
-					return nil, errdefs.InvalidArgumentf("no")
+					return rpc.UpdateAnswer{}, errdefs.InvalidArgumentf("no")
 				}
 			}
 			for _, r := range batch {
 				taken[r.ID] = true
 			}
-			return nil, nil
+			return rpc.UpdateAnswer{}, nil
 		}, hclog.NewNullLogger())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

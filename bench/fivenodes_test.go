@@ -1,0 +1,278 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/agent/update"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+)
+
+// BenchmarkFiveNodes prints what the raft log of a real server holds after 200 short allocs
+// of a service were started, replaced by an update and stopped on five nodes. The nodes are
+// simulated down to the tasks, whose times are drawn; their update buffers and sessions are
+// the real ones. It runs with the priorities of updates, and with each update sent at the
+// next tick of 200 ms.
+//
+//	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench FiveNodes -benchtime 1x -v
+func BenchmarkFiveNodes(b *testing.B) {
+	source := os.Getenv("DROVER_BENCH_BIN")
+	if source == "" {
+		b.Skip("DROVER_BENCH_BIN names no folder of binaries: make build, then name bin/")
+	}
+	bin := copyBinaries(b, source)
+	for _, mode := range []struct {
+		name   string
+		urgent bool
+	}{{"priorities", false}, {"each-tick", true}} {
+		b.Run(mode.name, func(b *testing.B) {
+			for b.Loop() {
+				fiveNodes(b, bin, mode.urgent)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func fiveNodes(b *testing.B, bin string, urgent bool) {
+	const count = 200
+	data := b.TempDir()
+	a := launch(b, bin, fmt.Sprintf(`
+bind_addr = "127.0.0.1"
+data_dir  = %q
+client {
+  enabled           = true
+  network_interface = "lo"
+}
+server { enabled = true }
+`, data))
+	var servers []string
+	if err := a.get("/v1/agent/servers", &servers); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	var nodes sync.WaitGroup
+	for i := range 5 {
+		n := &shortNode{b: b, i: i, urgent: urgent, ctx: ctx, rng: rand.New(rand.NewPCG(1, uint64(i))), allocs: map[string]*shortAlloc{}}
+		nodes.Go(func() { n.run(servers[0]) })
+	}
+	a.wait(b, "six ready nodes", func() bool {
+		var all []struct{ Status string }
+		return a.get("/v1/nodes", &all) == nil && len(all) == 6 && !slices.ContainsFunc(all, func(n struct{ Status string }) bool { return n.Status != "ready" })
+	})
+	job := func(env string) any {
+		return map[string]any{"Job": map[string]any{
+			"ID": "short", "Name": "short", "Type": "service", "Datacenters": []string{"sim"}, "TaskGroups": []any{map[string]any{
+				"Name": "g", "Count": count, "EphemeralDisk": map[string]any{"SizeMB": 10},
+				"Update": map[string]any{"MaxParallel": 50, "MinHealthyTime": int64(time.Second)},
+				"Tasks": []any{map[string]any{
+					"Name": "t", "Driver": "raw_exec", "Config": map[string]any{"command": "/bin/sleep", "args": []string{"60"}}, "Env": map[string]string{"V": env},
+					"Resources": map[string]any{"CPU": 1, "MemoryMB": 10}, "LogConfig": map[string]any{"MaxFiles": 1, "MaxFileSizeMB": 1},
+				}},
+			}},
+		}}
+	}
+	settled := func(status string) {
+		a.waitLong(b, "a deployment that is "+status, func() bool {
+			var d struct{ Status string }
+			return a.get("/v1/job/short/deployment", &d) == nil && d.Status == status
+		})
+	}
+	settle()
+	before := a.index(b)
+	a.mustPost(b, "/v1/jobs", job("1"))
+	settled("successful")
+	a.mustPost(b, "/v1/jobs", job("2"))
+	a.waitLong(b, "the second deployment", func() bool {
+		var d struct{ JobVersion int }
+		return a.get("/v1/job/short/deployment", &d) == nil && d.JobVersion == 1
+	})
+	settled("successful")
+	a.del(b, "/v1/job/short")
+	a.waitComplete(b, 2*count)
+	settle()
+	cancel()
+	nodes.Wait()
+	a.stop()
+	reportLog(b, filepath.Join(data, "server", "raft"), before, 2*count)
+}
+
+// shortNode is a node that simulates the tasks of its allocs.
+type shortNode struct {
+	b      *testing.B
+	i      int
+	urgent bool // each update is sent at the next tick
+	ctx    context.Context
+	buffer *update.Buffer
+
+	mu     sync.Mutex
+	rng    *rand.Rand
+	allocs map[string]*shortAlloc
+}
+
+// shortAlloc is an alloc on a shortNode. stop is closed when it has to end.
+type shortAlloc struct{ stop chan struct{} }
+
+func (n *shortNode) run(server string) {
+	c, err := rpc.Dial(server, nil)
+	if err != nil {
+		n.b.Error(err)
+		return
+	}
+	defer c.Close()
+	id := rpc.Identity{NodeID: simulatedID(n.i), SecretID: simulatedID(n.i + 100), Instance: "bench", Session: 1}
+	lease, err := c.Register(n.ctx, &model.Node{
+		ID: id.NodeID, SecretID: id.SecretID, Instance: id.Instance, Session: id.Session, Name: fmt.Sprintf("sim-%d", n.i), Datacenter: "sim", NodePool: "default",
+		Attributes: map[string]string{"kernel.name": "linux", "driver.raw_exec": "1"},
+		NodeResources: &model.NodeResources{
+			Cpu: model.NodeCpuResources{CpuShares: 4000, TotalCpuCores: 4}, Memory: model.NodeMemoryResources{MemoryMB: 8192},
+			Disk: model.NodeDiskResources{DiskMB: 100 << 10}, MinDynamicPort: 20000, MaxDynamicPort: 32000,
+		},
+		ReservedResources: &model.NodeReservedResources{}, Drivers: map[string]*model.DriverInfo{"raw_exec": {Detected: true, Healthy: true}},
+	})
+	if err != nil {
+		n.b.Error(err)
+		return
+	}
+	n.buffer = update.New(func(ctx context.Context, batch []*model.AllocReport) (rpc.UpdateAnswer, error) {
+		return c.UpdateAllocs(ctx, id, batch)
+	}, hclog.NewNullLogger())
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { n.buffer.Run(n.ctx) })
+	parts.Go(func() {
+		for n.pause(lease.TTL / 3) {
+			if _, err := c.Beat(n.ctx, id); err != nil && n.ctx.Err() == nil {
+				n.b.Error(err)
+			}
+		}
+	})
+	err = c.Attach(n.ctx, id, nil, func(x *rpc.Assignments) error {
+		digests := map[string]uint64{}
+		var fresh []string
+		n.mu.Lock()
+		for _, y := range x.Set {
+			digests[y.AllocID] = y.Reported
+			switch known := n.allocs[y.AllocID]; {
+			case known == nil:
+				fresh = append(fresh, y.AllocID)
+			case y.DesiredStatus != model.AllocDesiredStatusRun:
+				select {
+				case <-known.stop:
+				default:
+					close(known.stop)
+				}
+			}
+		}
+		n.mu.Unlock()
+		n.buffer.Told(digests, x.Full)
+		if len(fresh) == 0 {
+			return nil
+		}
+		allocs, err := c.FetchAllocs(n.ctx, id, fresh)
+		for _, alloc := range allocs {
+			own := &shortAlloc{stop: make(chan struct{})}
+			n.mu.Lock()
+			n.allocs[alloc.ID] = own
+			n.mu.Unlock()
+			go n.live(alloc, own.stop)
+		}
+		return err
+	})
+	if n.ctx.Err() == nil {
+		n.b.Error(err)
+	}
+}
+
+// pause waits, and reports whether the node goes on.
+func (n *shortNode) pause(d time.Duration) bool {
+	select {
+	case <-n.ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// between draws a duration.
+func (n *shortNode) between(low, high time.Duration) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return low + time.Duration(n.rng.Int64N(int64(high-low)))
+}
+
+// live reports the life of an alloc with one task: its directory, an artifact, the start,
+// health after a second, and at the end the stop.
+func (n *shortNode) live(assigned *model.Allocation, stop <-chan struct{}) {
+	a := &model.Allocation{ID: assigned.ID, DeploymentID: assigned.DeploymentID, ClientStatus: "pending", ClientDescription: "No tasks have started"}
+	task := &model.TaskState{State: "pending"}
+	tell := func(change func(at *time.Time), events ...model.TaskEvent) {
+		next, at := *task, time.Now().UTC()
+		task = &next
+		if change != nil {
+			change(&at)
+		}
+		task.Events = slices.Clip(task.Events)
+		for _, e := range events {
+			e.Time = at.UnixNano()
+			if e.Details == nil {
+				e.Details = map[string]string{}
+			}
+			task.Events = append(task.Events, &e)
+			task.LastEvent++
+		}
+		c := *a
+		c.TaskStates = map[string]*model.TaskState{"t": task}
+		a = &c
+		n.buffer.Put(a, n.urgent)
+	}
+	tell(nil, model.EventReceived())
+	n.pause(n.between(time.Millisecond, 20*time.Millisecond))
+	tell(nil, model.EventSetup())
+	n.pause(n.between(time.Millisecond, 20*time.Millisecond))
+	tell(nil, model.EventDownloading())
+	n.pause(n.between(100*time.Millisecond, 900*time.Millisecond))
+	c := *a
+	c.ClientStatus, c.ClientDescription = "running", "Tasks are running"
+	c.NetworkStatus = &model.AllocNetworkStatus{}
+	a = &c
+	tell(func(at *time.Time) { task.State, task.StartedAt = "running", at }, model.EventStarted())
+	if a.DeploymentID != "" {
+		select {
+		case <-stop:
+		case <-time.After(time.Second):
+			healthy := true
+			c := *a
+			c.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &healthy}
+			a = &c
+			tell(nil)
+		}
+	}
+	select {
+	case <-stop:
+	case <-n.ctx.Done():
+		return
+	}
+	tell(nil, model.EventKilling(5*time.Second))
+	n.pause(n.between(50*time.Millisecond, 500*time.Millisecond))
+	tell(nil, model.EventTerminated(143, 15, false, ""))
+	n.pause(n.between(time.Millisecond, 10*time.Millisecond))
+	done := *a
+	done.ClientStatus, done.ClientDescription = "complete", "All tasks have completed"
+	a = &done
+	tell(func(at *time.Time) { task.State, task.FinishedAt = "dead", at }, model.EventKilled())
+}

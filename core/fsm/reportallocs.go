@@ -1,0 +1,111 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fsm
+
+import (
+	"hash/fnv"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// LevelReportAllocs is the level from which a cluster's log may contain ReportAllocs. Below
+// it nodes' reports are stored as UpdateAllocsFromClient.
+const LevelReportAllocs = 2
+
+// ReportAllocs is UpdateAllocsFromClient in a third of the bytes. It stores the forms of
+// reports once (reportcodec.go), and of the id of an alloc only as many bytes as no other
+// alloc shared in the state of the proposer.
+//
+// The state may have become another one when the entry is applied. An alloc that was
+// created since has a higher CreateIndex than Seen and is not meant. If one of the allocs
+// was deleted since, or if the state is that of an older snapshot, which was restored
+// meanwhile, Check differs: then the command changes nothing and fails with
+// ErrReportsOutdated, and the proposer stores the reports as UpdateAllocsFromClient.
+type ReportAllocs struct {
+	At      int64 // Unix ns, the servers' time
+	Reports []*model.AllocReport
+	Evals   []*model.Evaluation
+	Seen    uint64 // the index of the proposer's state
+	Check   uint32 // hash of the ids
+
+	short []string // the beginnings of the ids; "" for an id that is stored whole
+}
+
+// ErrReportsOutdated means that a ReportAllocs was proposed on another state.
+var ErrReportsOutdated = errdefs.Abortedf("the allocs of the reports are not those of the state in which their ids were shortened")
+
+// NewReportAllocs returns the command that stores reports on allocs of view.
+func NewReportAllocs(view *state.View, at int64, reports []*model.AllocReport, evals []*model.Evaluation) *ReportAllocs {
+	c := &ReportAllocs{At: at, Reports: reports, Evals: evals, Seen: view.Index(), short: make([]string, len(reports))}
+	width := 0
+	for i, r := range reports {
+		if n := view.ShortAllocID(r.ID); n > 0 {
+			c.short[i] = string(uuidBytes(r.ID))
+			width = max(width, n)
+		}
+	}
+	for i, id := range c.short {
+		c.short[i] = id[:min(width, len(id))]
+	}
+	c.Check = c.sum()
+	return c
+}
+
+func (*ReportAllocs) kind() byte { return kindReportAllocs }
+
+// sum returns a hash of the ids.
+func (c *ReportAllocs) sum() uint32 {
+	h := fnv.New32a()
+	for _, r := range c.Reports {
+		_, _ = h.Write([]byte(r.ID)) // a hash never fails
+	}
+	return h.Sum32()
+}
+
+func (c *ReportAllocs) apply(tx *state.Tx) error {
+	view := tx.View()
+	for i, r := range c.Reports {
+		if c.short[i] == "" {
+			continue
+		}
+		a := view.AllocByShortID(c.short[i], c.Seen)
+		if a == nil {
+			return ErrReportsOutdated
+		}
+		r.ID = a.ID
+	}
+	if c.sum() != c.Check {
+		return ErrReportsOutdated
+	}
+	return (&UpdateAllocsFromClient{At: c.At, Reports: c.Reports, Evals: c.Evals}).apply(tx)
+}
+
+// packedShortReports is the stored form: Reports are encoded by packSplit.
+type packedShortReports struct {
+	At      int64
+	Reports []byte
+	Evals   []*model.Evaluation
+	Seen    uint64
+	Check   uint32
+}
+
+func (c *ReportAllocs) packedForm() any { return &packedShortReports{} }
+
+func (c *ReportAllocs) pack() (any, error) {
+	if len(c.short) != len(c.Reports) {
+		return nil, errdefs.InvalidArgumentf("reports without their short ids; use NewReportAllocs")
+	}
+	data, err := packSplit(c.Reports, c.short, c.At)
+	return &packedShortReports{At: c.At, Reports: data, Evals: c.Evals, Seen: c.Seen, Check: c.Check}, err
+}
+
+func (c *ReportAllocs) unpack(form any) error {
+	f := form.(*packedShortReports)
+	c.At, c.Evals, c.Seen, c.Check = f.At, f.Evals, f.Seen, f.Check
+	var err error
+	c.Reports, c.short, err = unpackSplit(f.Reports, f.At)
+	return err
+}
