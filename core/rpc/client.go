@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -34,6 +35,8 @@ type Client struct {
 	known      []string // configured addresses, then those learned from servers
 	current    string   // to which the newest connection was made
 	fixed      bool     // nothing is learned
+
+	beats atomic.Pointer[beats] // nil unless a session takes heartbeats
 }
 
 var _ Servers = (*Client)(nil)
@@ -146,6 +149,13 @@ func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, e
 
 // Beat implements Servers.
 func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error) {
+	lease, sent, err := c.beats.Load().beat(ctx, id)
+	if sent {
+		if err == nil {
+			c.learn(lease.Servers)
+		}
+		return lease, err
+	}
 	if err = c.ask(ctx, id, methodBeat, &id, &lease); err == nil {
 		c.learn(lease.Servers)
 	}
@@ -190,10 +200,19 @@ func (c *Client) Attach(ctx context.Context, id Identity, node Node, push func(*
 	if err := session.SendMsg(&id); err != nil {
 		return brokenSession(recvError(session, err))
 	}
+	hearts := &beats{id: id, stream: session, ended: make(chan struct{}), waiting: map[uint64]chan *beatAnswer{}}
+	defer close(hearts.ended)
+	defer c.beats.CompareAndSwap(hearts, nil)
 	for {
 		var m toNode
 		if err := session.RecvMsg(&m); err != nil {
 			return brokenSession(err)
+		}
+		if m.Beats {
+			c.beats.Store(hearts)
+		}
+		if m.Beat != nil {
+			hearts.answered(m.Beat)
 		}
 		if m.CallID != "" {
 			calls.Go(func() { c.answer(ctx, node, &m) })

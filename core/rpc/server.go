@@ -105,6 +105,11 @@ func (s *Server) attach(stream grpc.ServerStream) error {
 		return err
 	}
 	node := &remoteNode{server: s, session: stream}
+	defer node.end()
+	if err := node.send(&toNode{Beats: true}); err != nil {
+		return err
+	}
+	go s.answerBeats(stream, id, node)
 	return s.servers.Attach(stream.Context(), id, node, func(a *Assignments) error {
 		return node.send(&toNode{Assignments: a})
 	})
@@ -116,12 +121,23 @@ type remoteNode struct {
 
 	mu      sync.Mutex // serializes Send on the stream
 	session grpc.ServerStream
+	ended   bool
 }
 
 func (n *remoteNode) send(m *toNode) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.ended {
+		return errdefs.Unavailablef("the session of the node has ended")
+	}
 	return n.session.SendMsg(m)
+}
+
+// end makes later sends fail: the stream must not be used after its handler.
+func (n *remoteNode) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ended = true
 }
 
 // remoteCall is a call that a node has yet to answer.

@@ -99,14 +99,17 @@ func (r *fetchReply) unpack() ([]*model.Allocation, error) {
 	return r.Allocs, nil
 }
 
-// toNode is a message of the session: assignments, or a call. The node answers each
-// call on a stream of its own, so that a slow reader of one answer delays nothing
-// else.
+// toNode is a message of the session: assignments, a call, or the answer to a heartbeat. The
+// node answers each call on a stream of its own, so that a slow reader of one answer delays
+// nothing else.
 type toNode struct {
 	Assignments *Assignments
 	CallID      string
 	Call        Call
 	HasInput    bool
+	// Beats, in the first message, means that the server reads heartbeats on the stream.
+	Beats bool
+	Beat  *beatAnswer
 }
 
 // answerMessage is a message of the node on the stream of a call: first CallID, then
