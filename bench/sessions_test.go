@@ -4,6 +4,7 @@
 package bench_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,20 +23,24 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// BenchmarkIdleSessions simulates idleSessions nodes, of which silentNodes are lost in the
-// end: half of them break off, as when the agent is killed, and half are silent on open
+// idleSessions is the number of nodes that BenchmarkIdleSessions simulates, of which
+// silentNodes are lost in the end: half of them break off, as when the agent is killed, and half are silent on open
 // connections, as when the machine is.
-const (
-	idleSessions = 5000
-	silentNodes  = 100
-)
+var idleSessions = cmp.Or(number(os.Getenv("DROVER_BENCH_SESSIONS")), 5000)
+
+const silentNodes = 100
+
+func number(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
 
 // BenchmarkIdleSessions measures what idle nodes cost one server of the real binary in
 // DROVER_BENCH_BIN: memory per node (the state's part included), processor and log
 // entries, and then how long it takes until lost nodes are down, without a grace beyond
-// their leases. Each simulated node speaks the real protocol over a connection of its own,
+// their leases; the node of the agent itself is one more. Each simulated node speaks the real protocol over a connection of its own,
 // and beats as often as its lease says. DROVER_BENCH_PROFILES is a folder for profiles of
-// the server.
+// the server, and DROVER_BENCH_SESSIONS another number of nodes.
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench IdleSessions -benchtime 1x
 func BenchmarkIdleSessions(b *testing.B) {
@@ -82,7 +88,7 @@ limits { rpc_max_conns_per_client = 0 }
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(100*(a.cpu()-cpu)/took.Seconds(), "%-of-a-core")
 		b.ReportMetric(float64(a.index(b)-index)/took.Minutes(), "entries/min")
-		b.ReportMetric(float64(field(a.cmd.Process.Pid, "smaps_rollup", "Pss_Anon")-memory)/idleSessions, "anonymous-kB/session")
+		b.ReportMetric(float64(field(a.cmd.Process.Pid, "smaps_rollup", "Pss_Anon")-memory)/float64(idleSessions), "anonymous-kB/session")
 		a.reportKept(b, "idle-")
 		if dir := os.Getenv("DROVER_BENCH_PROFILES"); dir != "" {
 			for _, kind := range []string{"heap?gc=1", "goroutine?debug=1", "profile?seconds=20"} {
