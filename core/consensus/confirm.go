@@ -32,7 +32,7 @@ func (n *Node) confirm() error {
 	if !n.Leads() {
 		return raft.ErrNotLeader
 	}
-	if !n.aloneVoting() {
+	if !n.AloneVoting() {
 		if err := n.pending.ask(context.Background(), n.raft.VerifyLeader); err != nil {
 			return err
 		}
@@ -44,8 +44,8 @@ func (n *Node) confirm() error {
 	return nil
 }
 
-// aloneVoting reports whether nobody else can elect a leader.
-func (n *Node) aloneVoting() bool {
+// AloneVoting reports whether nobody else can elect a leader.
+func (n *Node) AloneVoting() bool {
 	voters := 0
 	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
 		if s.Suffrage == raft.Voter {

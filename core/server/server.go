@@ -256,6 +256,7 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() { s.applier.Run(ctx) })
 	term.Go(func() { s.dispatch.Lead(ctx) })
 	term.Go(func() { s.steer(ctx) })
+	term.Go(func() { s.yieldIfFull(ctx) })
 	term.Go(func() {
 		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, plugins.Controller{}, keys.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
 	})

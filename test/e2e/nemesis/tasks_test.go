@@ -95,7 +95,12 @@ var blows = []blow{
 			a.Kill()
 		}
 	}, nil},
-	{"the disk of the leader is full", moment, func(b *battle) { fill(b.leader) }, func(b *battle) { empty(b.leader) }},
+	{"the disk of the leader is full", moment, func(b *battle) {
+		fill(b.leader)
+		b.followers[0].Eventually(harness.Patience, "another server leads, and writes are accepted", func() bool {
+			return b.followers[0].ApplyNamespace(b.followers[0].Context(), &model.Namespace{Name: "full"}) == nil
+		})
+	}, func(b *battle) { empty(b.leader) }},
 	{"the disk of a follower is full", moment, func(b *battle) { fill(b.followers[0]) }, func(b *battle) { empty(b.followers[0]) }},
 }
 

@@ -1,0 +1,65 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+const (
+	// lookAtDisk is how often a leader looks whether it may write.
+	lookAtDisk = time.Second
+	// yieldPause is the time between two attempts to hand over: if all servers are full,
+	// the lead does not go round among them faster than this.
+	yieldPause = 30 * time.Second
+	// yieldTimeout limits one attempt.
+	yieldTimeout = 5 * time.Second
+)
+
+// yield hands the lead over while this server refuses writes, because its disk is full: the
+// others may have room, and without this the whole cluster would be read-only. It returns
+// when ctx ends, which is when this server has ceased to lead.
+func yield(ctx context.Context, readOnly func() error, transfer func(context.Context) error, logger hclog.Logger) {
+	tick := time.NewTicker(lookAtDisk)
+	defer tick.Stop()
+	var tried time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		why := readOnly()
+		if why == nil || !tried.IsZero() && time.Since(tried) < yieldPause {
+			continue
+		}
+		tried = time.Now()
+		if err := transfer(ctx); err != nil && ctx.Err() == nil {
+			logger.Warn("this server leads and refuses writes, and no other could take the lead", "because", why, "error", err)
+			continue
+		}
+		logger.Warn("this server refuses writes, so it has handed the lead over", "because", why)
+	}
+}
+
+// yieldIfFull does so while this server leads others.
+func (s *Server) yieldIfFull(ctx context.Context) {
+	if !s.joins() {
+		return // it is alone
+	}
+	readOnly := func() error {
+		if s.raft.AloneVoting() {
+			return nil // there is nobody else
+		}
+		return s.raft.ReadOnly()
+	}
+	yield(ctx, readOnly, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, yieldTimeout)
+		defer cancel()
+		return s.raft.TransferLeadership(ctx, "")
+	}, s.cfg.Logger)
+}
