@@ -9,11 +9,14 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/test/e2e/harness"
 )
@@ -139,8 +142,30 @@ func (c *cluster) equal() {
 			return false
 		}
 		if len(digests) != 1 {
-			c.t.Fatalf("states differ at index %v: %v", indexes, digests)
+			c.t.Errorf("after what has happened last, states differ at index %v: %v; %s", indexes, digests, c.keepStates())
 		}
 		return true
 	})
+}
+
+// keepStates writes the state of each server to a file, for whoever looks for the difference.
+func (c *cluster) keepStates() string {
+	var files []string
+	for i, a := range c.servers {
+		answer, err := a.SaveSnapshot(a.Context(), true)
+		if err != nil {
+			return err.Error()
+		}
+		name := filepath.Join(os.TempDir(), fmt.Sprintf("drover-nemesis-state-%d", i+1))
+		f, err := os.Create(name)
+		if err == nil {
+			_, err = consensus.ExtractArchive(answer.Body, f)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		files = append(files, name)
+		_, _ = answer.Body.Close(), f.Close()
+	}
+	return "the states are in " + strings.Join(files, " ")
 }

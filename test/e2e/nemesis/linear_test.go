@@ -131,9 +131,28 @@ func TestRequestsToAnyServerAreLinearizableWhateverBreaks(t *testing.T) {
 			}
 		}
 		c.linearizable(did, f, ops)
+		c.working()
+		c.equal()
+		if t.Failed() {
+			t.Fatalf("round %d (%s)", did, f.name)
+		}
 	}
-	c.equal()
 	t.Logf("%d rounds, %d requests, %d without an answer", did, requests, lost)
+}
+
+func TestAServerThatStartsFromItsSnapshotHasTheStateOfTheOthers(t *testing.T) {
+	c := newCluster(t, 0, nil)
+	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+	for n := range 3 {
+		c.linearizable(n, faults[0], c.round(n, rng, faults[0])) // enough entries for a snapshot
+		for _, a := range c.servers {
+			a.Signal(syscall.SIGTERM) // a server that ends in good order takes a snapshot
+			<-a.Done
+			a.Launch()
+			c.working()
+		}
+		c.equal()
+	}
 }
 
 // round lets users send requests while a fault befalls the cluster.
