@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"iter"
 	"net/http"
 	"slices"
@@ -19,6 +20,13 @@ const (
 	searchLimit      = 20
 	fuzzyMinTermSize = 2
 )
+
+// SearchLimits limit fuzzy searches. Zero values mean the defaults.
+type SearchLimits struct {
+	NoFuzzy   bool // fuzzy searches are refused
+	Results   int  // of each context
+	ShortTerm int  // length of the shortest term
+}
 
 // SearchRequest finds objects by a prefix of their id.
 type SearchRequest struct {
@@ -135,20 +143,24 @@ func search(r *http.Request, _ *query) (func(View, *query) result, error) {
 	}, nil
 }
 
-func searchFuzzy(r *http.Request, _ *query) (func(View, *query) result, error) {
+func searchFuzzy(r *http.Request, q *query) (func(View, *query) result, error) {
+	limits := q.s.cfg.Search
+	if limits.NoFuzzy {
+		return nil, fail(http.StatusInternalServerError, "fuzzy search is not enabled: this server has server { search { fuzzy_enabled = false } }")
+	}
 	var req struct{ Text, Context string }
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
 	}
-	if len(req.Text) < fuzzyMinTermSize {
-		return nil, fail(http.StatusInternalServerError, "fuzzy search query must be at least "+strconv.Itoa(fuzzyMinTermSize)+" characters, got "+strconv.Itoa(len(req.Text)))
+	if shortest := cmp.Or(limits.ShortTerm, fuzzyMinTermSize); len(req.Text) < shortest {
+		return nil, fail(http.StatusInternalServerError, "fuzzy search query must be at least "+strconv.Itoa(shortest)+" characters, got "+strconv.Itoa(len(req.Text)))
 	}
 	kinds, err := contextsOf(req.Context)
 	if err != nil {
 		return nil, err
 	}
 	return func(v View, q *query) result {
-		f := &fuzzy{text: strings.ToLower(req.Text), out: &FuzzyResponse{Matches: map[string][]FuzzyMatch{}, Truncations: map[string]bool{},
+		f := &fuzzy{most: cmp.Or(limits.Results, searchLimit), text: strings.ToLower(req.Text), out: &FuzzyResponse{Matches: map[string][]FuzzyMatch{}, Truncations: map[string]bool{},
 			QueryMeta: QueryMeta{Index: q.index, KnownLeader: true}}}
 		for _, kind := range kinds {
 			f.look(v, q, kind, req.Text)
@@ -159,6 +171,7 @@ func searchFuzzy(r *http.Request, _ *query) (func(View, *query) result, error) {
 
 // fuzzy collects the matches of a fuzzy search.
 type fuzzy struct {
+	most int // results of a context
 	text string
 	out  *FuzzyResponse
 }
@@ -167,7 +180,7 @@ func (f *fuzzy) add(kind, name string, scope ...string) {
 	if !strings.Contains(strings.ToLower(name), f.text) {
 		return
 	}
-	if len(f.out.Matches[kind]) == searchLimit {
+	if len(f.out.Matches[kind]) == f.most {
 		f.out.Truncations[kind] = true
 		return
 	}

@@ -45,6 +45,8 @@ type Config struct {
 	// EventBuffer is the number of changes that are kept for slow or late subscribers
 	// of the event stream; 0 means 4096.
 	EventBuffer int
+	// Search limits fuzzy searches.
+	Search SearchLimits
 	// NoEvents refuses subscribers of the event stream.
 	NoEvents bool
 	// HeaderTimeout is the time limit for the header of a request; 0 means 10 seconds.

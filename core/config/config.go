@@ -214,6 +214,13 @@ type Server struct {
 	RaftMultiplier *int `json:"raft_multiplier,omitempty"`
 	// StartTimeout is how long a server that is a cluster of its own may take to lead.
 	StartTimeout string `json:"start_timeout,omitempty"`
+	// RootKeyRotation is the age at which the root key of the keyring is replaced,
+	// RootKeyGC the age from which one that nothing needs is removed, and RootKeyInterval
+	// how often that is looked at.
+	RootKeyRotation string `json:"root_key_rotation_threshold,omitempty"`
+	RootKeyGC       string `json:"root_key_gc_threshold,omitempty"`
+	RootKeyInterval string `json:"root_key_gc_interval,omitempty"`
+	Search          Search `json:"search"`
 	// EventBroker says whether the event stream is served; nil means yes.
 	EventBroker *bool `json:"enable_event_broker,omitempty"`
 	// EnabledSchedulers must name all types of jobs: see schedulerProblems.
@@ -221,6 +228,17 @@ type Server struct {
 	RaftTrailingLogs  int      `json:"raft_trailing_logs,omitempty"`
 	// PluginRegistry allows clients of the API to run plugins on all nodes.
 	PluginRegistry bool `json:"plugin_registry,omitempty"`
+}
+
+// Search limits the searches of the API.
+type Search struct {
+	// Fuzzy allows fuzzy searches; nil means yes.
+	Fuzzy *bool `json:"fuzzy_enabled,omitempty"`
+	// LimitResults is the largest number of results of a fuzzy search per context: 20 by
+	// default.
+	LimitResults int `json:"limit_results,omitempty"`
+	// MinTermLength is the length of the shortest term of a fuzzy search: 2 by default.
+	MinTermLength int `json:"min_term_length,omitempty"`
 }
 
 // Limits are limits for clients of the agent.
@@ -359,23 +377,26 @@ func (c *Config) Finish() error {
 
 func (c *Config) durations() map[string]string {
 	return map[string]string{
-		"client.max_kill_timeout":        c.Client.MaxKillTimeout,
-		"client.gc_interval":             c.Client.GCInterval,
-		"server.node_gc_threshold":       c.Server.NodeGCThreshold,
-		"server.job_gc_interval":         c.Server.JobGCInterval,
-		"server.job_gc_threshold":        c.Server.JobGCThreshold,
-		"server.eval_gc_threshold":       c.Server.EvalGCThreshold,
-		"server.batch_eval_gc_threshold": c.Server.BatchEvalGCThreshold,
-		"server.deployment_gc_threshold": c.Server.DeploymentGCThreshold,
-		"limits.rpc_handshake_timeout":   c.Limits.RPCHandshakeTimeout,
-		"limits.https_handshake_timeout": c.Limits.HTTPSHandshakeTimeout,
-		"server.heartbeat_grace":         c.Server.HeartbeatGrace,
-		"server.min_heartbeat_ttl":       c.Server.MinHeartbeatTTL,
-		"server.failover_heartbeat_ttl":  c.Server.FailoverTTL,
-		"server.retry_interval":          c.Server.RetryInterval,
-		"server.raft_snapshot_interval":  c.Server.RaftSnapshotInterval,
-		"server.start_timeout":           c.Server.StartTimeout,
-		"telemetry.collection_interval":  c.Telemetry.CollectionInterval,
+		"client.max_kill_timeout":            c.Client.MaxKillTimeout,
+		"client.gc_interval":                 c.Client.GCInterval,
+		"server.node_gc_threshold":           c.Server.NodeGCThreshold,
+		"server.job_gc_interval":             c.Server.JobGCInterval,
+		"server.job_gc_threshold":            c.Server.JobGCThreshold,
+		"server.eval_gc_threshold":           c.Server.EvalGCThreshold,
+		"server.batch_eval_gc_threshold":     c.Server.BatchEvalGCThreshold,
+		"server.deployment_gc_threshold":     c.Server.DeploymentGCThreshold,
+		"limits.rpc_handshake_timeout":       c.Limits.RPCHandshakeTimeout,
+		"limits.https_handshake_timeout":     c.Limits.HTTPSHandshakeTimeout,
+		"server.heartbeat_grace":             c.Server.HeartbeatGrace,
+		"server.min_heartbeat_ttl":           c.Server.MinHeartbeatTTL,
+		"server.failover_heartbeat_ttl":      c.Server.FailoverTTL,
+		"server.retry_interval":              c.Server.RetryInterval,
+		"server.raft_snapshot_interval":      c.Server.RaftSnapshotInterval,
+		"server.root_key_rotation_threshold": c.Server.RootKeyRotation,
+		"server.root_key_gc_threshold":       c.Server.RootKeyGC,
+		"server.root_key_gc_interval":        c.Server.RootKeyInterval,
+		"server.start_timeout":               c.Server.StartTimeout,
+		"telemetry.collection_interval":      c.Telemetry.CollectionInterval,
 
 		"telemetry.in_memory_collection_interval": c.Telemetry.InMemoryCollectionInterval,
 		"telemetry.in_memory_retention_period":    c.Telemetry.InMemoryRetentionPeriod,

@@ -22,6 +22,7 @@ func TestAKeyThatDescribesWhatHappensAnywayIsAcceptedAndAnotherValueIsExplained(
 		"server {\n  raft_boltdb { no_freelist_sync = true }\n}":    "the log is kept in badger",
 		"server {\n  plan_rejection_tracker { enabled = false }\n}": "",
 		"server {\n  plan_rejection_tracker { enabled = true }\n}":  "is not made ineligible",
+		"server {\n  search { limit_query = 9 }\n}":                 "looks at all objects",
 		"server { job_tracked_versions = 6 }":                       "",
 		"server { job_tracked_versions = 20 }":                      "six versions",
 		"server { deploy_query_rate_limit = 1.5 }":                  "without queries",
@@ -44,6 +45,8 @@ func TestTheSettingsOfRaftAndOfSchedulersAreChecked(t *testing.T) {
 		"raft_multiplier = 0":                       "raft_multiplier 0 is not between 1 and 10",
 		"raft_multiplier = 11":                      "raft_multiplier 11 is not between 1 and 10",
 		`raft_snapshot_interval = "soon"`:           "raft_snapshot_interval",
+		`root_key_gc_interval = "1ms"`:              "less than 1s",
+		"search { min_term_length = -1 }":           "must not be negative",
 		`start_timeout = "soon"`:                    "start_timeout",
 		`enabled_schedulers = ["service", "batch"]`: "lacks system, sysbatch",
 	} {

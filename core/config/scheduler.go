@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -68,6 +69,16 @@ func (s *Server) clusterProblems() (out []string) {
 	}
 	if lacking := s.lackedSchedulers(); len(lacking) > 0 {
 		out = append(out, fmt.Sprintf("server.enabled_schedulers lacks %s: every worker of the leader schedules every type of job, and jobs of a type that none schedules would wait forever; remove the key", strings.Join(lacking, ", ")))
+	}
+	if s.Search.LimitResults < 0 || s.Search.MinTermLength < 0 {
+		out = append(out, "server.search: limit_results and min_term_length must not be negative")
+	}
+	for key, text := range map[string]string{
+		"root_key_rotation_threshold": s.RootKeyRotation, "root_key_gc_threshold": s.RootKeyGC, "root_key_gc_interval": s.RootKeyInterval,
+	} {
+		if d, err := ParseDuration(text); err == nil && text != "" && d < time.Second {
+			out = append(out, fmt.Sprintf("server.%s: %q is less than 1s", key, text))
+		}
 	}
 	if s.MaxHeartbeats < 0 {
 		out = append(out, "server.max_heartbeats_per_second is negative")

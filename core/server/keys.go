@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/auth/keyshare"
 	"github.com/drover-project/drover/core/consensus"
+	"github.com/drover-project/drover/core/control/keys"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -82,6 +84,41 @@ func (s *Server) announceKey(ctx context.Context, key *model.ServerKey) error {
 // keyshare.Sharer.
 func (s *Server) AcceptKey(ctx context.Context, key *model.ServerKey) error {
 	return s.sharer().Accept(ctx, key)
+}
+
+// renewRootKeys replaces and removes root keys by their age while this server leads.
+func (s *Server) renewRootKeys(ctx context.Context) {
+	limits := s.cfg.RootKeys
+	if limits == (keys.Limits{}) {
+		limits = keys.DefaultLimits()
+	}
+	log := s.cfg.Logger.Named("keyring")
+	tick := time.NewTicker(limits.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		rotate, remove := limits.Due(s.store.View(), time.Now())
+		if rotate {
+			key, err := s.endpoint.RotateKey(ctx, &api.RotateKeyRequest{})
+			if err == nil {
+				log.Info("the root key was old and was replaced; variables that it encrypts stay readable", "key", key.KeyID)
+			} else if ctx.Err() == nil {
+				log.Warn("the root key is old and could not be replaced; this is tried again", "error", err)
+			}
+		}
+		for _, id := range remove {
+			_, err := s.endpoint.RemoveKey(ctx, id)
+			if err == nil {
+				log.Info("an old root key that nothing needs was removed", "key", id)
+			} else if ctx.Err() == nil && !errdefs.IsFailedPrecondition(err) && !errdefs.IsNotFound(err) {
+				log.Warn("an old root key could not be removed; this is tried again", "key", id, "error", err)
+			}
+		}
+	}
 }
 
 // opens returns an error if this server cannot open the root keys of a snapshot.

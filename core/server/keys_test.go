@@ -21,6 +21,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/consensus"
+	"github.com/drover-project/drover/core/control/keys"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/propose"
@@ -246,4 +247,29 @@ func TestASnapshotOfAnotherClusterNeedsAKeyFileOfItsServers(t *testing.T) {
 	testkit.Eventually(t, "only the members have wraps", func() bool { return wraps(lead) == 3 })
 	lead.Stop()
 	putVariable(t, c.Leader(), "after")
+}
+
+func TestALeaderReplacesOldRootKeysAndRemovesThoseThatNothingNeeds(t *testing.T) {
+	c := testkit.NewServers(t, 1, func(cfg *server.Config) {
+		cfg.RootKeys = keys.Limits{Rotation: 100 * time.Millisecond, Removal: time.Millisecond, Interval: 20 * time.Millisecond}
+	})
+	lead := c.Leader()
+	putVariable(t, lead, "here")
+	row := lead.Endpoint().Store.View().VariableByPath("default", "here")
+	seen := map[string]bool{}
+	testkit.Eventually(t, "the key was replaced several times", func() bool {
+		seen[lead.Endpoint().Store.View().ActiveRootKey().KeyID] = true
+		return len(seen) > 4
+	})
+	testkit.Eventually(t, "only the active key and that of the variable are left", func() bool {
+		n := 0
+		for range lead.Endpoint().Store.View().RootKeys() {
+			n++
+		}
+		return n <= 2
+	})
+	if lead.Endpoint().Store.View().RootKeyByID(row.KeyID) == nil {
+		t.Error("the key of a variable was removed")
+	}
+	reads(t, lead, "here")
 }

@@ -70,7 +70,9 @@ type Config struct {
 	// Workers is the number of evaluations that are scheduled concurrently.
 	Workers int
 	GC      gc.Thresholds
-	Jobs    endpoint.JobLimits
+	// RootKeys are the limits of the age of root keys; the zero value means the defaults.
+	RootKeys keys.Limits
+	Jobs     endpoint.JobLimits
 	// Scheduler is the initial scheduler configuration of a new cluster; nil means the
 	// built-in one.
 	Scheduler *model.SchedulerConfiguration
@@ -263,6 +265,7 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() {
 		s.workers.run(ctx, uuid.NewString, func(ctx, taking context.Context) { s.worker().Run(ctx, taking) })
 	})
+	term.Go(func() { s.renewRootKeys(ctx) })
 	term.Go(func() { s.worker().RunFailed(ctx) })
 	term.Go(func() {
 		if err := s.endpoint.EnsureKey(ctx); err != nil && ctx.Err() == nil {

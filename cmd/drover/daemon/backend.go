@@ -47,6 +47,8 @@ func (d *Daemon) newAPI() *api.Server {
 		if n := d.cfg().Server.EventBufferSize; n != nil {
 			cfg.EventBuffer = *n
 		}
+		search := d.cfg().Server.Search
+		cfg.Search = api.SearchLimits{NoFuzzy: search.Fuzzy != nil && !*search.Fuzzy, Results: search.LimitResults, ShortTerm: search.MinTermLength}
 		if on := d.cfg().Server.EventBroker; on != nil {
 			cfg.NoEvents = !*on
 		}

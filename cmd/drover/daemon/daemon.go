@@ -27,6 +27,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/control/keys"
 	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/endpoint"
@@ -223,6 +224,7 @@ func (d *Daemon) serverConfig() server.Config {
 		dir = c.DataDir
 	}
 	keep := gc.DefaultThresholds()
+	root := keys.DefaultLimits()
 	source, _ := c.JobSource() // Config.Finish has validated it
 	return server.Config{
 		DataDir: dir, Dev: d.cfg().Dev, Region: d.cfg().Region, Datacenter: d.cfg().Datacenter, Address: d.cfg().AdvertiseRPC(), Workers: workersOf(d.cfg()),
@@ -231,6 +233,10 @@ func (d *Daemon) serverConfig() server.Config {
 			Job: config.Duration(c.JobGCThreshold, keep.Job), Deployment: config.Duration(c.DeploymentGCThreshold, keep.Deployment),
 			Node: config.Duration(c.NodeGCThreshold, keep.Node), Interval: config.Duration(c.JobGCInterval, keep.Interval),
 			DriverSchema: keep.DriverSchema,
+		},
+		RootKeys: keys.Limits{
+			Rotation: config.Duration(c.RootKeyRotation, root.Rotation), Removal: config.Duration(c.RootKeyGC, root.Removal),
+			Interval: config.Duration(c.RootKeyInterval, root.Interval),
 		},
 		Jobs:              endpoint.JobLimits{DefaultPriority: c.JobDefaultPriority, MaxPriority: c.JobMaxPriority, MaxCount: c.JobMaxCount, MaxSource: source},
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), SnapshotInterval: config.Duration(c.RaftSnapshotInterval, 0), TrailingLogs: uint64(c.RaftTrailingLogs),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/control/keys"
 )
 
 // What an operator sets must reach the part that acts on it; its own tests show that it
@@ -33,6 +34,10 @@ func TestTheKeysOfAServerAndANodeReachTheirParts(t *testing.T) {
 	cfg.Client.NetworkSpeed, cfg.Client.ServiceDiscovery = 40000, &no
 	if got := d.startTimeout(); got != 67*time.Second {
 		t.Errorf("start_timeout: %s", got)
+	}
+	cfg.Server.RootKeyRotation, cfg.Server.RootKeyGC, cfg.Server.RootKeyInterval = "1h", "2m", "3s"
+	if got := d.serverConfig().RootKeys; got != (keys.Limits{Rotation: time.Hour, Removal: 2 * time.Minute, Interval: 3 * time.Second}) {
+		t.Errorf("%+v", got)
 	}
 	if got := d.serverConfig().SnapshotInterval; got != 9*time.Second {
 		t.Errorf("raft_snapshot_interval: %s", got)

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package keys owns the controller that activates prepublished root keys at their
-// publish time. The times are in state, so a restart or a change of leader loses none.
+// publish time, and the limits of the age of keys. The times are in state, so a restart
+// or a change of leader loses none.
 // It creates and decrypts no keys (core/endpoint and core/auth/keyring do).
 // core/server imports it.
 package keys
