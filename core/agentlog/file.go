@@ -4,6 +4,7 @@
 package agentlog
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -120,26 +121,32 @@ func (f *File) due(more int64, now time.Time) bool {
 }
 
 func (f *File) rotate(now time.Time) error {
+	var away error
 	if f.f != nil {
-		to := f.name(now)
-		for at := now; ; { // two rotations in one tick of the clock
-			if _, err := os.Lstat(to); err != nil {
-				break
-			}
+		to, at := f.name(now), now
+		for exists(to) { // two rotations in one tick of the clock
 			at = at.Add(1)
 			to = f.name(at)
 		}
-		if err := os.Rename(f.path, to); err != nil && !os.IsNotExist(err) {
-			return err
-		}
-		_ = f.f.Close() // every line was written at once
+		_ = f.f.Close() // every line was written at once, and Windows renames no open file
 		f.f = nil
+		if away = os.Rename(f.path, to); os.IsNotExist(away) {
+			away = nil // somebody else has put it away
+		}
 	}
 	if err := f.open(); err != nil {
-		return err
+		return errors.Join(away, err)
+	}
+	if away != nil {
+		return away // the old file goes on
 	}
 	f.begun = now
 	return f.prune()
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func (f *File) prune() error {

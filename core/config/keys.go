@@ -116,11 +116,6 @@ func Unused() []string {
 	return out
 }
 
-// Warn adds the warning for a key without effect that a flag sets.
-func (c *Config) Warn(by, key string) {
-	c.Warnings = append(c.Warnings, fmt.Sprintf("%s: %s is not acted on yet", by, key))
-}
-
 // dropUnused removes keys without effect from the tree and returns a warning for each.
 func dropUnused(file string, tree map[string]any) []string {
 	out := dropFixed(file, tree)

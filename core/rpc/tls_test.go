@@ -5,7 +5,11 @@ package rpc_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -237,13 +241,13 @@ func TestAnExpiredCertificateIsRefusedAndTheLogOfItsOwnerSaysSo(t *testing.T) {
 	a := testkit.NewAuthority(t)
 	_, address := serveTLS(t, a.Machine("server", "server.global.nomad", true))
 	node := a.Expired("node", "client.global.nomad")
-	log := &testkit.Journal{}
-	c, err := node.Open(hclog.New(&hclog.LoggerOptions{Output: log}))
+	said := &testkit.Journal{}
+	c, err := node.Open(hclog.New(&hclog.LoggerOptions{Output: said}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(log.String(), "has expired") {
-		t.Errorf("the log says\n%s", log)
+	if !strings.Contains(said.String(), "has expired") {
+		t.Errorf("the log says\n%s", said)
 	}
 	if err := reaches(t, c, address); err == nil {
 		t.Error("an expired certificate is accepted")
@@ -291,5 +295,67 @@ func TestCipherSuitesAndTheLowestVersionHoldForBothSides(t *testing.T) {
 	if conn, err := tls.Dial("tcp", modern, config); err == nil {
 		conn.Close()
 		t.Error("TLS 1.2 is accepted although the lowest version is 1.3")
+	}
+}
+
+func TestTheHTTPPortAsksForCertificatesAndShowsItsNewOneAfterAReload(t *testing.T) {
+	a, other := testkit.NewAuthority(t), testkit.NewAuthority(t)
+	agent := a.Machine("agent", "server.global.nomad", true)
+	c := opened(t, &agent)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", c.HTTP())
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { srv.Close() })
+	get := func(trusted, mine *rpc.TLS) error {
+		t.Helper()
+		text, err := os.ReadFile(trusted.CAFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(text)
+		config := &tls.Config{RootCAs: roots, ServerName: "server.global.nomad"}
+		if mine != nil {
+			pair, err := tls.LoadX509KeyPair(mine.CertFile, mine.KeyFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Certificates = []tls.Certificate{pair}
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		resp, err := client.Get("https://" + l.Addr().String())
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	user := a.Machine("user", "cli.global.nomad", true)
+	if err := get(&agent, nil); err != nil {
+		t.Errorf("without verify_https_client: %v", err)
+	}
+	agent.VerifyClients = true
+	if err := c.Reload(agent); err != nil {
+		t.Fatal(err)
+	}
+	if err := get(&agent, nil); err == nil {
+		t.Error("a client without a certificate is served")
+	}
+	if err := get(&agent, &user); err != nil {
+		t.Errorf("a client with a certificate: %v", err)
+	}
+	next := other.Machine("agent", "server.global.nomad", true)
+	next.VerifyClients = true
+	if err := c.Reload(next); err != nil {
+		t.Fatal(err)
+	}
+	if err := get(&next, &user); err == nil {
+		t.Error("a client of the old authority is served")
+	}
+	reader := other.Machine("user", "cli.global.nomad", true)
+	if err := get(&next, &reader); err != nil {
+		t.Errorf("after the reload: %v", err)
 	}
 }
