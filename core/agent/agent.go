@@ -59,6 +59,8 @@ type Config struct {
 	Servers  rpc.Servers
 	// RetryMax is the longest pause between two attempts to reach a server; 0 is 5 s.
 	RetryMax time.Duration
+	// Intro is the token that introduces the node to its servers; it may be "".
+	Intro string
 
 	// Node contains the operator's settings of the node: Name, Datacenter, NodeClass,
 	// NodePool, Meta, HTTPAddr, HostVolumes, HostNetworks, ReservedResources.
@@ -214,7 +216,7 @@ func (a *Agent) open(ctx context.Context) error {
 		return err
 	}
 	a.session, err = session.New(ctx, session.Config{
-		Servers: a.cfg.Servers, Store: a.store, NodeID: a.nodeID, SecretID: a.secret, Instance: a.instance, RetryMax: a.cfg.RetryMax, Logger: a.cfg.Logger,
+		Servers: a.cfg.Servers, Store: a.store, NodeID: a.nodeID, SecretID: a.secret, Instance: a.instance, RetryMax: a.cfg.RetryMax, Intro: a.cfg.Intro, Logger: a.cfg.Logger,
 	})
 	if err != nil {
 		return err

@@ -244,6 +244,9 @@ type Client interface {
 	// NodeCluster returns the cluster of a node and whether it trusts its servers.
 	// With trust, the node accepts its current servers, whoever they are.
 	NodeCluster(ctx context.Context, nodeID string, trust bool) (any, error)
+	// NodeIdentity returns what the identity of a node says. With renew, the node gets a
+	// new one.
+	NodeIdentity(ctx context.Context, nodeID string, renew bool) (any, error)
 	// NodePlugins, NodePlugin and ChangeNodePlugin read and change the plugins of a
 	// node. The answer to a removal is nil.
 	NodePlugins(ctx context.Context, nodeID string) ([]*model.AgentPlugin, error)

@@ -321,6 +321,20 @@ func (s *Server) putNodeMeta(_ http.ResponseWriter, r *http.Request) (any, error
 	return s.local.ApplyNodeMeta(r.Context(), cmp.Or(req.NodeID, paramsOf(r).get("node_id")), req.Meta)
 }
 
+// nodeIdentity returns what the identity of a node says.
+func (s *Server) nodeIdentity(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.local.NodeIdentity(r.Context(), paramsOf(r).get("node_id"), false)
+}
+
+// renewIdentity gives a node a new identity.
+func (s *Server) renewIdentity(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var req struct{ NodeID string }
+	if err := decodeBody(r, &req, true); err != nil {
+		return nil, err
+	}
+	return s.local.NodeIdentity(r.Context(), cmp.Or(req.NodeID, paramsOf(r).get("node_id")), true)
+}
+
 // nodeCluster returns the cluster of a node.
 func (s *Server) nodeCluster(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return s.local.NodeCluster(r.Context(), paramsOf(r).get("node_id"), false)

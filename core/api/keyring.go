@@ -16,9 +16,29 @@ type Keyring interface {
 	// SigningKeys returns the public keys that verify the cluster's signatures. The
 	// first call creates the first key.
 	SigningKeys(ctx context.Context) ([]*JWK, error)
+	// Introduce returns a token with which a new node may register.
+	Introduce(ctx context.Context, req *IntroductionRequest) (token string, err error)
 	// RotateKey creates a new key.
 	RotateKey(ctx context.Context, req *RotateKeyRequest) (*model.RootKey, error)
 	RemoveKey(ctx context.Context, id string) (index uint64, err error)
+}
+
+// IntroductionRequest describes a token that introduces a node. An empty NodeName or
+// NodePool stands for any; a TTL of 0 for the servers' default.
+type IntroductionRequest struct {
+	NodeName string
+	NodePool string
+	TTL      flexDuration
+}
+
+// introduceNode returns a token for a new node.
+func (s *Server) introduceNode(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var req IntroductionRequest
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	token, err := s.backend.Introduce(r.Context(), &req)
+	return struct{ JWT string }{token}, err
 }
 
 // RotateKeyRequest describes a new key.

@@ -121,6 +121,7 @@ var clusterRoutes = []row{
 	{put, "/v1/operator/snapshot", management, nothing, act((*Server).restoreSnapshot).upTo(maxSnapshotBytes).streams()},
 	{get, "/v1/operator/state/digest", "operator:read", nothing, act((*Server).stateDigest).where(fromState)}, // of the server that is asked
 	{get, "/v1/operator/keyring/keys", management, pages, list(listKeys, state.TableRootKeys)},
+	{put, "/v1/acl/identity/client-introduction-token", "node:write", nothing, act((*Server).introduceNode)},
 	{put, "/v1/operator/keyring/rotate", management, "full algo algorithm publish_time", act((*Server).rotateKey)},
 	{del, "/v1/operator/keyring/key/{id}", management, "force", act((*Server).removeKey)},
 	{get, "/.well-known/jwks.json", anonymous, reads, listAfter(publicKeys, state.TableRootKeys)},
@@ -178,6 +179,8 @@ var clientRoutes = answered(fromState, []row{
 	{get, "/v1/client/stats", "node:read", "node_id", act((*Server).clientStats)},
 	{get, "/v1/client/cluster", "node:read", "node_id", act((*Server).nodeCluster)},
 	{put, "/v1/client/cluster", "node:write", "node_id", act((*Server).trustCluster)},
+	{get, "/v1/client/identity", "node:read", "node_id", act((*Server).nodeIdentity)},
+	{put, "/v1/client/identity/renew", "node:write", "node_id", act((*Server).renewIdentity)},
 	{get, "/v1/client/gc", "node:write", "node_id", act((*Server).clientGC).changes()},
 	{put, "/v1/client/gc", "node:write", "node_id", act((*Server).clientGC)},
 	{get, "/v1/client/metadata", "node:read", "node_id", act((*Server).nodeMeta)},

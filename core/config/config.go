@@ -89,10 +89,13 @@ type Addresses struct {
 
 // Client configures the node side.
 type Client struct {
-	Enabled  bool     `json:"enabled,omitempty"`
-	StateDir string   `json:"state_dir,omitempty"`
-	AllocDir string   `json:"alloc_dir,omitempty"`
-	Servers  []string `json:"servers,omitempty"`
+	Enabled  bool   `json:"enabled,omitempty"`
+	StateDir string `json:"state_dir,omitempty"`
+	// IntroToken introduces a new node to its servers. It has no key, only a flag: a file of
+	// the configuration outlives it.
+	IntroToken string   `json:"-"`
+	AllocDir   string   `json:"alloc_dir,omitempty"`
+	Servers    []string `json:"servers,omitempty"`
 	// ServerJoin also names servers: see ServerAddresses.
 	ServerJoin ServerJoin `json:"server_join"`
 	NodeClass  string     `json:"node_class,omitempty"`
@@ -181,6 +184,8 @@ type Server struct {
 	RetryInterval string   `json:"retry_interval,omitempty"`
 	// RejoinAfterLeave joins the servers that were known before this server left.
 	RejoinAfterLeave bool `json:"rejoin_after_leave,omitempty"`
+	// ClientIntroduction says how new nodes are introduced.
+	ClientIntroduction ClientIntroduction `json:"client_introduction"`
 	// Encrypt is the first key of the gossip, in base64.
 	Encrypt               string `json:"encrypt,omitempty"`
 	DataDir               string `json:"data_dir,omitempty"`
@@ -354,6 +359,7 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.Server.heartbeatProblems()...)
 	problems = append(problems, c.Limits.problems()...)
 	problems = append(problems, c.leaveProblems()...)
+	problems = append(problems, c.Server.ClientIntroduction.problems()...)
 	problems = append(problems, c.joinProblems()...)
 	problems = append(problems, c.TLS.problems()...)
 	problems = append(problems, c.logProblems()...)

@@ -74,18 +74,17 @@ func TestKnownButUnusedKeysAreNamedAndUnknownOnesRefused(t *testing.T) {
 
 func TestWhatMustNotBeIgnoredStopsTheStart(t *testing.T) {
 	for text, word := range map[string]string{
-		`acl { enabled = true }`:                                        "acl.enabled",
-		`{"acl":[{"enabled":true}]}`:                                    "acl.enabled",
-		"server {\nclient_introduction { enforcement = \"strict\" }\n}": "server.client_introduction.enforcement",
-		`audit { enabled = true }`:                                      "audit.enabled",
-		`keyring "awskms" { active = true }`:                            "keyring",
+		`acl { enabled = true }`:             "acl.enabled",
+		`{"acl":[{"enabled":true}]}`:         "acl.enabled",
+		`audit { enabled = true }`:           "audit.enabled",
+		`keyring "awskms" { active = true }`: "keyring",
 	} {
 		err := config.Defaults().Merge("x.hcl", []byte(text))
 		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "x.hcl: "+word+" cannot be kept: ") {
 			t.Errorf("%s: got %v", text, err)
 		}
 	}
-	for _, text := range []string{`acl { enabled = false }`, `keyring "aead" { active = true }`, "server {\nclient_introduction { enforcement = \"none\" }\n}"} {
+	for _, text := range []string{`acl { enabled = false }`, `keyring "aead" { active = true }`} {
 		if err := config.Defaults().Merge("x.hcl", []byte(text)); err != nil {
 			t.Errorf("%s: got %v", text, err)
 		}

@@ -29,7 +29,7 @@ var unused = map[string][]string{
 		"log_file", "fingerprint",
 	},
 	"server": {
-		"authoritative_region", "client_introduction",
+		"authoritative_region",
 		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
 		"acl_token_gc_threshold",
 		"non_voting_server", "redundancy_zone", "upgrade_version",
@@ -165,8 +165,6 @@ var dangerous = []struct {
 }{
 	{"acl", "enabled", on,
 		"there is no access control yet: everybody who reaches the agent could do everything. Remove it, and keep others from the ports (tls with verify_https_client, or bind_addr = \"127.0.0.1\")"},
-	{"server.client_introduction", "enforcement", func(v any) bool { return v == "strict" },
-		"nodes are not asked for a token yet: every node that reaches the port could join. Remove it, and set tls { rpc = true } with a CA of your own"},
 	{"tls", "rpc_upgrade_mode", on, "a port speaks either TLS or not, because one that takes both takes everyone. Remove it, and restart all agents with tls { rpc = true } at one time: tasks run on"},
 	{"audit", "enabled", on, "no audit log is written yet. Remove it"},
 	{"", "keyring", keptElsewhere, "keys are kept on the servers' disks and wrapped by no other service yet. Remove the block"},

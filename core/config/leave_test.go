@@ -47,3 +47,25 @@ func TestHowANodeLeavesIsReadAndWhatDoesNothingIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestIntroductionsAreConfiguredOrRefusedByName(t *testing.T) {
+	for text, problem := range map[string]string{
+		`enforcement = "strict"`: "", `enforcement = "none"`: "", `enforcement = "warn"
+default_identity_ttl = "1m"
+max_identity_ttl = "1h"`: "",
+		`enforcement = "maybe"`:      "client_introduction.enforcement",
+		`max_identity_ttl = "0s"`:    "max_identity_ttl",
+		`default_identity_ttl = "x"`: "default_identity_ttl",
+		`default_identity_ttl = "2h"
+max_identity_ttl = "1h"`: "longer than max_identity_ttl",
+	} {
+		c := config.Defaults()
+		err := c.Merge("x.hcl", []byte("data_dir = \"/tmp/x\"\nserver {\nenabled = true\nclient_introduction {\n"+text+"\n}\n}"))
+		if err == nil {
+			err = c.Finish()
+		}
+		if problem == "" && err != nil || problem != "" && (err == nil || !strings.Contains(err.Error(), problem)) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

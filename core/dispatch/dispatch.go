@@ -64,6 +64,8 @@ type Config struct {
 	OpenVariable func(view *state.View, row *model.Variable) (items map[string]string, err error)
 	// PluginFile opens an uploaded file by its digest. It may fetch it from another server.
 	PluginFile func(ctx context.Context, digest string) (io.ReadCloser, error)
+	// Tokens are the tokens of nodes; nil means that nodes have none.
+	Tokens Tokens
 	// Region is the servers' region; nodes of other regions are refused. "" accepts
 	// all.
 	Region string
@@ -83,6 +85,15 @@ type Config struct {
 	// Now is the clock; nil means time.Now.
 	Now    func() time.Time
 	Logger hclog.Logger
+}
+
+// Tokens issues and checks the tokens of nodes. *nodetoken.Tokens implements it.
+type Tokens interface {
+	// Admit decides whether an unknown node may register. PermissionDenied: it may not.
+	Admit(view *state.View, node *model.Node, now time.Time) error
+	// Identity returns a new identity for a registered node that shows a token, "" if it
+	// needs none. PermissionDenied: what it shows is not its own.
+	Identity(view *state.View, node *model.Node, shown string, now time.Time) (string, error)
 }
 
 // Dispatcher holds the sessions of nodes with one server. It serves nodes while Run runs,

@@ -146,7 +146,12 @@ func (l leading) Register(ctx context.Context, server string, node *model.Node) 
 		return 0, err
 	}
 	now := d.cfg.Now()
-	stored.Region, stored.Instance, stored.Session, stored.ClusterID = "", "", 0, ""
+	if before == nil && d.cfg.Tokens != nil {
+		if err := d.cfg.Tokens.Admit(view, node, now); err != nil {
+			return 0, err
+		}
+	}
+	stored.Region, stored.Instance, stored.Session, stored.ClusterID, stored.Token = "", "", 0, "", ""
 	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
 	stored.ComputedClass = stored.ComputeClass()
 	if registered(before, stored) {

@@ -29,11 +29,40 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	if err := d.admit(node.ID, now); err != nil {
 		return rpc.Lease{}, err
 	}
+	fresh, err := d.identityFor(node) // what it shows is refused before anything is written
+	if err != nil {
+		return rpc.Lease{}, err
+	}
 	index, err := d.leader.Register(ctx, d.cfg.ServerID, node)
 	if err != nil {
 		return rpc.Lease{}, err
 	}
-	return d.welcome(ctx, who, index)
+	lease, err := d.welcome(ctx, who, index)
+	if lease.Identity = fresh; err == nil && fresh == "" {
+		lease.Identity, err = d.identityFor(node) // it may have been unknown before
+	}
+	return lease, err
+}
+
+// identityFor returns a new identity for a node that has registered, "" if it needs none or
+// gets one later.
+func (d *Dispatcher) identityFor(node *model.Node) (string, error) {
+	if d.cfg.Tokens == nil {
+		return "", nil
+	}
+	view := d.cfg.Store.View()
+	stored := view.NodeByID(node.ID)
+	if stored == nil {
+		return "", nil // removed meanwhile: it will register again
+	}
+	fresh, err := d.cfg.Tokens.Identity(view, stored, node.Token, d.cfg.Now())
+	switch {
+	case errdefs.IsPermissionDenied(err):
+		return "", err
+	case err != nil: // its secret has proven who it is; the next registration asks again
+		d.logger.Debug("a node gets no identity for now", "node_id", node.ID, "error", err)
+	}
+	return fresh, nil
 }
 
 // admit refuses a node that this server does not hear yet if too many return at this

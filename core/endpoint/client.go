@@ -94,6 +94,16 @@ func (c Calls) NodeCluster(ctx context.Context, nodeID string, trust bool) (any,
 	return c.askNode(ctx, nodeID, rpc.MethodNodeCluster, nil)
 }
 
+// NodeIdentity returns what the identity of a node says. With renew, servers first give
+// it a new one, and there is no answer.
+func (c Calls) NodeIdentity(ctx context.Context, nodeID string, renew bool) (any, error) {
+	if renew {
+		_, err := c.askNode(ctx, nodeID, rpc.MethodRenewIdentity, nil)
+		return struct{}{}, err
+	}
+	return c.askNode(ctx, nodeID, rpc.MethodNodeIdentity, nil)
+}
+
 func (c Calls) askNode(ctx context.Context, nodeID, method string, request any) (json.RawMessage, error) {
 	n, err := c.ByID(nodeID)
 	if err != nil {

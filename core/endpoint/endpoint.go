@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/auth/keyring"
+	"github.com/drover-project/drover/core/auth/nodetoken"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginfiles"
@@ -52,6 +53,8 @@ type Config struct {
 	CollectGarbage func(ctx context.Context) error
 	// Keyring encrypts variables.
 	Keyring *keyring.Keyring
+	// Tokens issues the tokens that introduce nodes.
+	Tokens *nodetoken.Tokens
 	// PluginRegistry allows clients to change the registry of plugins. PluginFiles
 	// stores uploaded files; it is nil if there is no data directory.
 	PluginRegistry bool

@@ -78,6 +78,9 @@ type Node struct {
 	ClusterID string `json:"-"`
 	// Session is set in registrations, see rpc.Identity. It is not stored.
 	Session uint64 `json:"-"`
+	// Token is set in registrations: the identity that servers have given to the node, or
+	// the token that introduces it. It is not stored.
+	Token string `json:"-"`
 }
 
 // Ready reports whether allocs may be placed on the node.

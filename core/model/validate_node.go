@@ -20,6 +20,9 @@ var NodeBounds = Bounds{Text: 64 << 10, Entries: 8192, Total: 4 << 20}
 // MaxNodeKey is the maximum length of a name or key in a registration, in bytes.
 const MaxNodeKey = 512
 
+// MaxNodeToken is the maximum length of the token in a registration, in bytes.
+const MaxNodeToken = 4096
+
 // Limits of texts and numbers in a registration.
 const (
 	maxNodeAmount   = 1 << 50   // MHz, MiB and other amounts
@@ -59,7 +62,7 @@ func (n *Node) ValidateRegistration() error {
 	if err := NodeBounds.Check("node "+n.ID+": Node", n); err != nil {
 		return err
 	}
-	if n.NodePool != "" && (n.NodePool == NodePoolAll || !nodePoolRule.MatchString(n.NodePool)) {
+	if n.NodePool != "" && !IsPoolOfNode(n.NodePool) {
 		return errdefs.InvalidArgumentf("node %s: %.80q is not a node pool of a node; use at most 128 letters, digits, dashes and underscores", n.ID, n.NodePool)
 	}
 	var p ValidationError
@@ -71,6 +74,9 @@ func (n *Node) ValidateRegistration() error {
 	}
 	return nil
 }
+
+// IsPoolOfNode reports whether a node can be in a pool of this name.
+func IsPoolOfNode(name string) bool { return name != NodePoolAll && nodePoolRule.MatchString(name) }
 
 func (n *Node) validateNames(p *ValidationError) {
 	for field, value := range map[string]string{
@@ -91,6 +97,9 @@ func (n *Node) validateNames(p *ValidationError) {
 				p.addf("%s has a key %.80q of %d bytes; at most %d are taken, and no null character", field, name, len(name), MaxNodeKey)
 			}
 		}
+	}
+	if len(n.Token) > MaxNodeToken {
+		p.addf("Token has %d bytes; at most %d are taken", len(n.Token), MaxNodeToken)
 	}
 	if n.NodeMaxAllocs < 0 {
 		p.addf("NodeMaxAllocs is %d", n.NodeMaxAllocs)

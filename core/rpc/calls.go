@@ -15,26 +15,28 @@ import (
 // The methods of a Node, with the types of request and answer. Answers are JSON unless
 // they are bytes.
 const (
-	MethodHostStats   = "host.stats"         // no request; the body of /v1/client/stats
-	MethodCollect     = "host.gc"            // no request; no answer
-	MethodNodeMeta    = "host.meta"          // no request; NodeMeta
-	MethodSetNodeMeta = "host.meta.set"      // map[string]*string, what changes; NodeMeta
-	MethodNodeCluster = "host.cluster"       // no request; NodeCluster
-	MethodTrust       = "host.cluster.trust" // no request; NodeCluster
-	MethodAllocGC     = "alloc.gc"           // AllocRequest; no answer
-	MethodAllocStats  = "alloc.stats"        // AllocRequest; the body of /v1/client/allocation/ID/stats
-	MethodChecks      = "alloc.checks"       // AllocRequest; the body of /v1/client/allocation/ID/checks
-	MethodAllocTasks  = "alloc.tasks"        // AllocRequest; model.AllocTasks
-	MethodRestart     = "alloc.restart"
-	MethodSignal      = "alloc.signal"
-	MethodListFiles   = "fs.ls"           // FileRequest; []FileInfo
-	MethodStatFile    = "fs.stat"         // FileRequest; FileInfo
-	MethodReadFile    = "fs.read"         // FileRequest; chunks of bytes
-	MethodStreamFile  = "fs.stream"       // FileRequest; stream of StreamFrame
-	MethodStreamLogs  = "fs.logs"         // LogRequest; stream of StreamFrame
-	MethodExec        = "exec"            // ExecRequest; input and output messages as JSON
-	MethodValidate    = "driver.validate" // ValidateRequest; []ValidateAnswer, one per config
-	MethodHTTP        = "http"            // no request; a connection to the agent's HTTP API, bytes both ways
+	MethodHostStats     = "host.stats"          // no request; the body of /v1/client/stats
+	MethodCollect       = "host.gc"             // no request; no answer
+	MethodNodeMeta      = "host.meta"           // no request; NodeMeta
+	MethodSetNodeMeta   = "host.meta.set"       // map[string]*string, what changes; NodeMeta
+	MethodNodeCluster   = "host.cluster"        // no request; NodeCluster
+	MethodTrust         = "host.cluster.trust"  // no request; NodeCluster
+	MethodNodeIdentity  = "host.identity"       // no request; NodeIdentity
+	MethodRenewIdentity = "host.identity.renew" // no request; no answer
+	MethodAllocGC       = "alloc.gc"            // AllocRequest; no answer
+	MethodAllocStats    = "alloc.stats"         // AllocRequest; the body of /v1/client/allocation/ID/stats
+	MethodChecks        = "alloc.checks"        // AllocRequest; the body of /v1/client/allocation/ID/checks
+	MethodAllocTasks    = "alloc.tasks"         // AllocRequest; model.AllocTasks
+	MethodRestart       = "alloc.restart"
+	MethodSignal        = "alloc.signal"
+	MethodListFiles     = "fs.ls"           // FileRequest; []FileInfo
+	MethodStatFile      = "fs.stat"         // FileRequest; FileInfo
+	MethodReadFile      = "fs.read"         // FileRequest; chunks of bytes
+	MethodStreamFile    = "fs.stream"       // FileRequest; stream of StreamFrame
+	MethodStreamLogs    = "fs.logs"         // LogRequest; stream of StreamFrame
+	MethodExec          = "exec"            // ExecRequest; input and output messages as JSON
+	MethodValidate      = "driver.validate" // ValidateRequest; []ValidateAnswer, one per config
+	MethodHTTP          = "http"            // no request; a connection to the agent's HTTP API, bytes both ways
 
 	MethodPlugins       = "plugin.list"    // no request; []*model.AgentPlugin
 	MethodPlugin        = "plugin.read"    // PluginRequest with a Name; *model.AgentPlugin
@@ -69,6 +71,11 @@ type NodeCluster struct {
 	ClusterID string
 	Index     uint64
 	Standing  string
+}
+
+// NodeIdentity is what the identity of a node says, by the names in the token.
+type NodeIdentity struct {
+	Claims map[string]any
 }
 
 // RestartRequest restarts one task, all running tasks (Task is empty), or all tasks of

@@ -114,6 +114,9 @@ type Lease struct {
 	Missing []string
 	// ClusterID is the id of the servers' cluster.
 	ClusterID string
+	// Identity is a new identity for the node, which it shows in its registrations; "" if
+	// it keeps what it has.
+	Identity string
 }
 
 // Assignments are the allocs that a node should run. A node drops a message whose

@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/auth/keyring"
+	"github.com/drover-project/drover/core/auth/nodetoken"
 	"github.com/drover-project/drover/core/autopilot"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/control"
@@ -43,6 +44,12 @@ import (
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/core/worker"
 )
+
+// Introduction says how new nodes are introduced: see nodetoken.Config.
+type Introduction struct {
+	Enforcement        string
+	DefaultTTL, MaxTTL time.Duration
+}
 
 // Config says how a server runs.
 type Config struct {
@@ -81,6 +88,8 @@ type Config struct {
 	FailoverTTL   time.Duration
 	// HeartbeatTTL is the lease of a node; 0 means the default of core/dispatch.
 	HeartbeatTTL time.Duration
+	// Introduction says which new nodes are admitted.
+	Introduction Introduction
 	// HeartbeatGrace is how long after its lease a silent node is marked down.
 	HeartbeatGrace    time.Duration
 	SnapshotThreshold uint64
@@ -199,8 +208,13 @@ func New(cfg Config) (*Server, error) {
 	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.log(), time.Now)
+	tokens := nodetoken.New(nodetoken.Config{
+		Keys: s.ring, Region: cfg.Region, Enforcement: cfg.Introduction.Enforcement, DefaultTTL: cfg.Introduction.DefaultTTL, MaxTTL: cfg.Introduction.MaxTTL,
+		NewID: uuid.NewString, Logger: cfg.Logger.Named("nodetoken"),
+	})
 	s.dispatch = dispatch.New(dispatch.Config{
-		Store: s.store, Raft: s.log(), ServerID: who.id, Leader: s.peers.ForSessions(), Peers: s.peers, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
+		Tokens: tokens,
+		Store:  s.store, Raft: s.log(), ServerID: who.id, Leader: s.peers.ForSessions(), Peers: s.peers, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
 		Addresses:  s.Addresses,
 		PluginFile: s.openPluginFile,
 		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {
@@ -211,7 +225,7 @@ func New(cfg Config) (*Server, error) {
 	s.controls = control.NewLoops(s.store, s.log(), uuid.NewString, cfg.Logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.log()}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
-		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring,
+		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring, Tokens: tokens,
 		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.files,
 	})
 	if err := s.startGossip(); err != nil {

@@ -23,8 +23,6 @@ func absent(s spec, why string, flags func(fs *flag.FlagSet)) func() spec {
 	return func() spec { return s }
 }
 
-const noIdentities = "this needs access control, which is not implemented yet: a node proves itself with the secret in its data directory, which does not expire, and a new node joins by registering"
-
 // absentCommands returns the unsupported commands of the reference. They are in the
 // table so that scripts get a reason instead of "unknown command".
 func absentCommands() map[string]func() spec {
@@ -35,19 +33,6 @@ func absentCommands() map[string]func() spec {
 			fs.String("state", "", "The schedule state to set.")
 			fs.Bool("status", false, "Shows the schedule state.")
 			fs.String("task", "", "Only this task.")
-		}),
-		"node identity get": absent(spec{
-			usage: "node identity get [options] <node_id>", synopsis: "Shows the identity of a node; not implemented, nodes use a secret instead", min: 1, max: 1, output: true, takes: "nodes",
-		}, noIdentities, nil),
-		"node identity renew": absent(spec{
-			usage: "node identity renew [options] <node_id>", synopsis: "Renews the identity of a node; not implemented, nodes use a secret instead", min: 1, max: 1, takes: "nodes",
-		}, noIdentities, nil),
-		"node intro create": absent(spec{
-			usage: "node intro create [options]", synopsis: "Creates a token that lets a node join; not implemented, nodes need none", output: true,
-		}, noIdentities, func(fs *flag.FlagSet) {
-			fs.String("node-name", "", "The name of the node.")
-			fs.String("node-pool", "", "The pool of the node.")
-			fs.String("ttl", "", "How long the token is valid.")
 		}),
 		"operator raft migrate-backend": absent(spec{
 			usage: "operator raft migrate-backend <path to data dir>", synopsis: "Moves a server's log to another log store; badger is the only one", min: 1, max: 1, offline: true, takes: takesFiles,

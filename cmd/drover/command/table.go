@@ -54,6 +54,7 @@ func specs() map[string]func() spec {
 		"alloc restart": allocRestart, "alloc signal": allocSignal, "alloc status": allocStatus, "alloc stop": allocStop,
 
 		"node config": nodeConfig, "node drain": nodeDrain, "node eligibility": nodeEligibility,
+		"node identity get": nodeIdentityGet, "node identity renew": nodeIdentityRenew, "node intro create": nodeIntroCreate,
 		"node meta apply": nodeMetaApply, "node meta read": nodeMetaRead, "node status": nodeStatus, "node trust": nodeTrust,
 		"node pool apply": nodePoolApply, "node pool delete": nodePoolDelete, "node pool info": nodePoolInfo,
 		"node pool init": nodePoolInit, "node pool jobs": nodePoolJobs, "node pool list": nodePoolList, "node pool nodes": nodePoolNodes,

@@ -101,6 +101,10 @@ func newOptions() *options {
 		c.Client.Servers = append(c.Client.Servers, strings.Split(v, ",")...)
 		return nil
 	})
+	o.add("client-intro-token", "Token of `drover node intro create`, with which a new node joins; also read from intro_token.jwt in the state directory.", false, func(c *config.Config, v string) error {
+		c.Client.IntroToken = v
+		return nil
+	})
 	o.refuse()
 	return o
 }

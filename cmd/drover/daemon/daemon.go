@@ -242,6 +242,9 @@ func (d *Daemon) serverConfig() server.Config {
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), SnapshotInterval: config.Duration(c.RaftSnapshotInterval, 0), TrailingLogs: uint64(c.RaftTrailingLogs),
 		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log, Release: d.version,
 		HeartbeatTTL: config.Duration(c.MinHeartbeatTTL, 0), HeartbeatGrace: config.Duration(c.HeartbeatGrace, dispatch.DefaultGrace),
+		Introduction: server.Introduction{
+			Enforcement: c.ClientIntroduction.Enforcement, DefaultTTL: config.Duration(c.ClientIntroduction.DefaultIdentityTTL, 0), MaxTTL: config.Duration(c.ClientIntroduction.MaxIdentityTTL, 0),
+		},
 		MaxHeartbeats: c.MaxHeartbeats, FailoverTTL: config.Duration(c.FailoverTTL, 0), Scheduler: c.Scheduler(),
 	}
 }
@@ -282,7 +285,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 	firstUser, lastUser := c.Users.Range()
 	return agent.Config{
 		DataDir: dir, AllocDir: allocs, Region: d.cfg().Region, Logger: d.log, Servers: servers, Node: d.describeNode(),
-		RetryMax: config.Duration(c.ServerJoin.RetryInterval, 0),
+		RetryMax: config.Duration(c.ServerJoin.RetryInterval, 0), Intro: d.introduction(dir),
 		Fingerprint: fingerprint.Options{
 			Interface: c.NetworkInterface, NetworkSpeed: c.NetworkSpeed, NoServices: c.ServiceDiscovery != nil && !*c.ServiceDiscovery, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
 			DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB, ReservableCores: c.CoresForTasks(), MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,

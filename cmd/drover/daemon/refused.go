@@ -15,7 +15,7 @@ import (
 // refusals lists the flags of the reference that Drover does not support, by reason.
 // They cause an error instead of being ignored, since whoever sets one relies on it.
 var refusals = []struct{ why, texts, bools string }{
-	{"there are no ACLs yet", "acl-replication-token client-intro-token", "acl-enabled"},
+	{"there are no ACLs yet", "acl-replication-token", "acl-enabled"},
 	{"there is no Consul integration", `consul-address consul-auth consul-ca-file consul-cert-file
 		consul-client-failures-before-critical consul-client-failures-before-warning consul-client-http-check-name
 		consul-client-service-name consul-key-file consul-server-failures-before-critical

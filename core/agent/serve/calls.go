@@ -45,6 +45,10 @@ type Cluster interface {
 	Standing() rpc.NodeCluster
 	// Trust has the node begin a session anew with whichever cluster answers.
 	Trust(ctx context.Context) error
+	// IdentityClaims returns what the identity of the node says; RenewIdentity has servers
+	// give it a new one.
+	IdentityClaims() (map[string]any, error)
+	RenewIdentity(ctx context.Context) error
 }
 
 // HTTP answers HTTP requests to the agent that arrive over the session.
@@ -101,6 +105,14 @@ func (s *Server) call(ctx context.Context, call rpc.Call, in <-chan []byte, send
 		return sendJSON(send, s.cfg.Cluster.Standing())
 	case rpc.MethodTrust:
 		return s.trust(ctx, send)
+	case rpc.MethodNodeIdentity:
+		claims, err := s.cfg.Cluster.IdentityClaims()
+		if err != nil {
+			return err
+		}
+		return sendJSON(send, rpc.NodeIdentity{Claims: claims})
+	case rpc.MethodRenewIdentity:
+		return s.cfg.Cluster.RenewIdentity(ctx)
 	case rpc.MethodAllocGC:
 		return with(call, func(q rpc.AllocRequest) error { return s.cfg.Collector.One(ctx, q.AllocID) })
 	case rpc.MethodAllocStats:

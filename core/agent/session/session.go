@@ -42,8 +42,11 @@ type Config struct {
 	// NodeID, SecretID and Instance identify the node and this process: see
 	// rpc.Identity.
 	NodeID, SecretID, Instance string
-	RetryMax                   time.Duration // longest pause between two attempts; 0 is 5 s
-	Logger                     hclog.Logger
+	// Intro is the token that introduces the node to its servers until it has an identity;
+	// it may be "".
+	Intro    string
+	RetryMax time.Duration // longest pause between two attempts; 0 is 5 s
+	Logger   hclog.Logger
 }
 
 // Allocs are the allocs of the node.
@@ -87,6 +90,7 @@ type Session struct {
 	contact contact
 	cluster allegiance
 	events  eventLog
+	token   token
 
 	keptMu sync.Mutex
 	kept   []string // the servers on disk, sorted
@@ -108,6 +112,9 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 		cfg: cfg, ready: make(chan struct{}), trusted: make(chan struct{}, 1), changed: make(chan struct{}, 1), refused: make(chan struct{}, 1),
 	}
 	if err := s.cluster.load(ctx, cfg.Store); err != nil {
+		return s, err
+	}
+	if err := s.token.load(ctx, cfg.Store, cfg.Intro); err != nil {
 		return s, err
 	}
 	return s, s.loadServers(ctx)
@@ -166,10 +173,13 @@ func (s *Session) register(ctx context.Context) (rpc.Lease, error) {
 	defer cancel()
 	node := s.parts.Node().Copy()
 	events := s.events.unsent()
-	node.Events, node.ClusterID, node.Session = events, s.cluster.point().ClusterID, s.number.Load()
+	node.Events, node.ClusterID, node.Session, node.Token = events, s.cluster.point().ClusterID, s.number.Load(), s.token.shown()
 	lease, err := s.cfg.Servers.Register(ctx, node)
 	if err == nil {
 		err = s.cluster.answered(ctx, lease.ClusterID)
+	}
+	if err == nil {
+		err = s.token.received(ctx, s.cfg.Store, lease.Identity)
 	}
 	if err != nil {
 		return rpc.Lease{}, err
@@ -223,7 +233,7 @@ func (s *Session) beat(ctx context.Context, lease rpc.Lease) error {
 				s.parts.Updates.Retry()
 			}
 		case <-timer.C:
-			if untold {
+			if untold || s.token.due(time.Now()) {
 				lease, err = s.registerAgain(ctx, lease)
 				untold = err != nil
 			} else {

@@ -242,6 +242,36 @@ func (c *Client) NodeCluster(ctx context.Context, nodeID string) (*NodeCluster, 
 	return out, err
 }
 
+// NodeIdentity is what the identity of a node says.
+type NodeIdentity struct {
+	Claims map[string]any
+}
+
+// NodeIdentity returns the identity of a node ("": the agent's own).
+func (c *Client) NodeIdentity(ctx context.Context, nodeID string) (*NodeIdentity, error) {
+	out, _, err := get[*NodeIdentity](ctx, c, "/v1/client/identity", withParam(nil, "node_id", nodeID))
+	return out, err
+}
+
+// RenewNodeIdentity gives a node ("": the agent's own) a new identity.
+func (c *Client) RenewNodeIdentity(ctx context.Context, nodeID string) error {
+	_, err := put[struct{}](ctx, c, "/v1/client/identity/renew", withParam(nil, "node_id", nodeID), map[string]any{"NodeID": nodeID})
+	return err
+}
+
+// Introduction is a token with which a new node may register.
+type Introduction struct{ JWT string }
+
+// IntroduceNode returns a token for a new node of a name and a pool, where they are given,
+// that is valid for ttl ("": the servers' default).
+func (c *Client) IntroduceNode(ctx context.Context, name, pool, ttl string) (*Introduction, error) {
+	body := map[string]any{"NodeName": name, "NodePool": pool}
+	if ttl != "" {
+		body["TTL"] = ttl
+	}
+	return put[Introduction](ctx, c, "/v1/acl/identity/client-introduction-token", nil, body)
+}
+
 // TrustCluster makes a node ("": the agent's own) accept its current servers. It stops
 // allocs that they do not know.
 func (c *Client) TrustCluster(ctx context.Context, nodeID string) (*NodeCluster, error) {

@@ -13,8 +13,11 @@ import (
 	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/ed25519"
+	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
@@ -49,6 +52,7 @@ type Keyring struct {
 type opened struct {
 	secret []byte
 	cipher.AEAD
+	node ed25519.PrivateKey // nil until it is needed: see NodeKey
 }
 
 func newAEAD(secret []byte) (cipher.AEAD, error) {
@@ -179,6 +183,29 @@ func (k *Keyring) signing(root *model.RootKey) ([]byte, error) {
 		return nil, errdefs.Internalf("the signing key of %s does not open with it: it is damaged", root.KeyID)
 	}
 	return plain, nil
+}
+
+// nodeKeyUse separates the key for tokens of nodes from other uses of a root key.
+const nodeKeyUse = "drover tokens of nodes"
+
+// NodeKey returns the key that signs tokens of nodes. It is derived from the secret of the
+// root key, so that it need not be generated or stored. Errors are those of Opens.
+func (k *Keyring) NodeKey(root *model.RootKey) (ed25519.PrivateKey, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	o, err := k.open(root)
+	if err != nil {
+		return nil, err
+	}
+	if o.node == nil {
+		seed, err := hkdf.Key(sha256.New, o.secret, nil, nodeKeyUse, ed25519.SeedSize)
+		if err != nil {
+			return nil, errdefs.Internalf("derive a key from the root key %s: %w", root.KeyID, err)
+		}
+		o.node = ed25519.NewKeyFromSeed(seed)
+		k.opened[root.KeyID] = o
+	}
+	return o.node, nil
 }
 
 // Opens returns nil if this server can open the root key. Unavailable: other servers can,

@@ -225,3 +225,29 @@ func TestThePublishedKeyVerifiesWhatTheSigningKeySigns(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestAllServersDeriveOneKeyForTokensOfNodesFromARootKeyAndNoOtherServerDoes(t *testing.T) {
+	dir := t.TempDir()
+	k := open(t, dir)
+	other, err := keyring.Open(t.TempDir(), "s2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := newKey(t, k, &model.ServerKey{ServerID: "s2", Public: other.Public()})
+	want, err := k.NodeKey(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, ring := range map[string]*keyring.Keyring{"the server again": k, "after a restart": open(t, dir), "another server": other} {
+		if got, err := ring.NodeKey(root); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	stranger, err := keyring.Open(t.TempDir(), "s3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stranger.NodeKey(root); err == nil {
+		t.Error("a server that cannot open the root key derives its key")
+	}
+}
