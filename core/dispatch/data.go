@@ -18,6 +18,8 @@ import (
 const (
 	// mostMoves is how many allocs' data a server passes on at the same time.
 	mostMoves = 16
+	// maxAllocID is the maximum length of an alloc's id, in bytes.
+	maxAllocID = 128
 	// waitsEvery is how often a node that waits is told what it waits for.
 	waitsEvery = 5 * time.Second
 )
@@ -26,6 +28,9 @@ const (
 // alloc that one of its own allocs replaces, and only while that one is wanted and its
 // group asks for it. So there is no token that could be stolen or replayed.
 func (d *Dispatcher) AllocData(ctx context.Context, id rpc.Identity, allocID string, take func(*rpc.DataPiece) error) error {
+	if len(allocID) > maxAllocID {
+		return errdefs.InvalidArgumentf("the id of an alloc has %d bytes; at most %d are taken", len(allocID), maxAllocID)
+	}
 	d.abreast(ctx, id, 0)
 	ctx, lost := context.WithCancelCause(ctx)
 	defer lost(nil)

@@ -6,6 +6,7 @@ package dispatch_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,6 +151,12 @@ func TestANodeGetsOnlyTheDataThatOneOfItsAllocsReplaces(t *testing.T) {
 		}
 		if err := s.AllocData(ctx, identity(idNear), "b0", none); !errdefs.IsUnavailable(err) {
 			t.Errorf("a source without a session: %v", err)
+		}
+	})
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.mover(t, diskMoves)
+		if err := s.AllocData(ctx, identity(idNear), strings.Repeat("x", 1<<20), none); !errdefs.IsInvalidArgument(err) || len(err.Error()) > 1024 {
+			t.Errorf("a huge id: %.200v", err)
 		}
 	})
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
