@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,22 +23,20 @@ import (
 	"github.com/drover-project/drover/core/server"
 )
 
-// The content of the log that is replayed: dead allocs, and their number per job.
-const (
-	replayedAllocs = 50_000
-	replayedJob    = 100
-)
+// replayedJob is the number of allocs per job in the log that is replayed.
+const replayedJob = 100
 
-// BenchmarkReplay measures the start of a server with 50,000 dead allocs in its log,
-// in a separate process: the time until it is the leader, and its peak memory.
-// "killed" replays the log, "stopped" loads the snapshot that a server takes at an
-// orderly shutdown. Run it with -benchtime 1x.
+// BenchmarkReplay measures the start of a server with 50,000 dead allocs in its log, or
+// 100,000 that run, in a separate process: the time until it is the leader and has applied
+// its log, and its peak memory. "killed" replays the log, "stopped" loads the snapshot that
+// a server takes at an orderly shutdown. Run it with -benchtime 1x.
 func BenchmarkReplay(b *testing.B) {
-	for _, end := range []string{"killed", "stopped"} {
-		b.Run(end, func(b *testing.B) {
+	for _, c := range []struct{ allocs, end string }{{"50000 dead", "killed"}, {"50000 dead", "stopped"}, {"100000 running", "killed"}, {"100000 running", "stopped"}} {
+		b.Run(strings.ReplaceAll(c.allocs, " ", "-")+"/"+c.end, func(b *testing.B) {
 			for b.Loop() {
 				dir := b.TempDir()
-				inChild(b, "write", dir, end)
+				b.Setenv("DROVER_BENCH_ALLOCS", c.allocs)
+				inChild(b, "write", dir, c.end)
 				out := inChild(b, "read", dir, "killed")
 				b.ReportMetric(figure(b, out, "ms"), "ms")
 				b.ReportMetric(figure(b, out, "peakMB"), "peakMB")
@@ -131,8 +130,13 @@ func fill(t *testing.T, s *server.Server) {
 	propose(&fsm.RegisterNode{Node: &model.Node{ID: "n1", SecretID: "s", Name: "n1", Status: model.NodeStatusReady, NodePool: "default", Datacenter: "dc1",
 		SchedulingEligibility: model.NodeSchedulingEligible}})
 	view := func() uint64 { return s.Endpoint().Store.View().Index() }
+	count, end, _ := strings.Cut(os.Getenv("DROVER_BENCH_ALLOCS"), " ")
+	statuses := []string{model.AllocClientStatusRunning}
+	if end == "dead" {
+		statuses = append(statuses, model.AllocClientStatusComplete)
+	}
 	id := 0
-	for j := range replayedAllocs / replayedJob {
+	for j := range number(count) / replayedJob {
 		name := fmt.Sprintf("job-%d", j)
 		propose(&fsm.UpsertJob{Job: &model.Job{
 			ID: name, Name: name, Namespace: "default", Region: "global", Type: "batch", Priority: 50, NodePool: "default", Datacenters: []string{"*"},
@@ -150,7 +154,7 @@ func fill(t *testing.T, s *server.Server) {
 			})
 		}
 		propose(&fsm.ApplyPlan{VerifiedIndex: plan.SnapshotIndex, Plan: plan})
-		for _, status := range []string{model.AllocClientStatusRunning, model.AllocClientStatusComplete} {
+		for _, status := range statuses {
 			cmd := &fsm.UpdateAllocsFromClient{At: time.Now().UnixNano()}
 			for _, id := range ids {
 				cmd.Reports = append(cmd.Reports, report(id, status))

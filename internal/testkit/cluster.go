@@ -99,6 +99,9 @@ func StartWith(t *testing.T, cfg server.Config) *Cluster {
 	return c
 }
 
+// Sessions returns the address to which nodes connect.
+func (c *Cluster) Sessions() string { return c.sessions }
+
 // serveSessions accepts nodes over the network.
 func (c *Cluster) serveSessions() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

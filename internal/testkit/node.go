@@ -50,6 +50,13 @@ func (m *Member) Node(onCall func(ctx context.Context, call rpc.Call, in <-chan 
 	return newNode(m.t, m.Address, m.Endpoint(), onCall)
 }
 
+// NodeOf adds a ready node that is attached to the server at an address.
+func NodeOf(t *testing.T, address string) *Node {
+	t.Helper()
+	return newNode(t, address, nil, nil)
+}
+
+// newNode waits until the node is ready in the state of at, unless that is nil.
 func newNode(t *testing.T, address string, at *endpoint.Endpoint, onCall func(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error) *Node {
 	t.Helper()
 	client, err := rpc.Dial(address, nil)
@@ -68,6 +75,9 @@ func newNode(t *testing.T, address string, at *endpoint.Endpoint, onCall func(ct
 	}
 	go func() { defer close(n.ended); n.run(ctx) }()
 	t.Cleanup(n.Close)
+	if at == nil {
+		return n
+	}
 	Eventually(t, "the node is ready", func() bool {
 		row := at.View().NodeByID(n.ID)
 		return row != nil && row.Status == model.NodeStatusReady
