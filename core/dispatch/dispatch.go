@@ -109,6 +109,7 @@ type Dispatcher struct {
 	moves   chan struct{} // a token for each alloc whose data is passed on: see AllocData
 
 	mu       sync.Mutex
+	foreign  time.Time           // when an alloc of another node was last logged: see sayForeign
 	sessions map[string]*session // by node id
 	hearing  *hearing
 	returns  returns

@@ -165,7 +165,11 @@ func (d *Dispatcher) tryCommit(ctx context.Context, batch []*updateRequest) (ans
 	var reports []*model.AllocReport
 	for i, req := range batch {
 		var news []*model.AllocReport
-		news, answers[i].Whole = newsOf(view, req)
+		var foreign string
+		news, answers[i].Whole, foreign = newsOf(view, req)
+		if foreign != "" {
+			d.sayForeign(req.nodeID, foreign, now)
+		}
 		reports = append(reports, news...)
 	}
 	index := view.Index()
@@ -190,12 +194,35 @@ func (d *Dispatcher) store(ctx context.Context, view *state.View, reports []*mod
 	return d.propose(ctx, &fsm.UpdateAllocsFromClient{At: at, Reports: reports, Evals: evals})
 }
 
+// foreignPause is the time between two log lines about allocs of other nodes.
+const foreignPause = time.Minute
+
+// sayForeign logs that a node reports an alloc of another node, which no node of ours does.
+func (d *Dispatcher) sayForeign(nodeID, allocID string, now time.Time) {
+	d.mu.Lock()
+	before := d.foreign
+	say := before.IsZero() || now.Sub(before) >= foreignPause
+	if say {
+		d.foreign = now
+	}
+	d.mu.Unlock()
+	if say {
+		d.logger.Warn("a node reports on an alloc that is on another node; what it says is ignored. If two machines have copies of one data directory, delete it on the copy",
+			"node_id", nodeID, "alloc_id", allocID)
+	}
+}
+
 // newsOf returns the reports' news, without allocs that are not on the node. whole
-// lists allocs for which the state is too old for the report.
-func newsOf(view *state.View, req *updateRequest) (news []*model.AllocReport, whole []string) {
+// lists allocs for which the state is too old for the report; foreign is an alloc that is on
+// another node.
+func newsOf(view *state.View, req *updateRequest) (news []*model.AllocReport, whole []string, foreign string) {
 	for _, r := range req.reports {
 		known := view.AllocByID(r.ID)
-		if known == nil || known.NodeID != req.nodeID {
+		if known == nil { // it was collected meanwhile
+			continue
+		}
+		if known.NodeID != req.nodeID {
+			foreign = r.ID
 			continue
 		}
 		n, missing := known.News(r)
@@ -206,7 +233,7 @@ func newsOf(view *state.View, req *updateRequest) (news []*model.AllocReport, wh
 			whole = append(whole, r.ID)
 		}
 	}
-	return news, whole
+	return news, whole, foreign
 }
 
 // evalsFor returns one eval for each job of which an alloc has failed, reconnected, or

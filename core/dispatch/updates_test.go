@@ -7,12 +7,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/internal/testkit"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -261,4 +266,25 @@ func TestALoadedLeaderAsksNodesToReportLessOften(t *testing.T) {
 			t.Errorf("after it has recovered the pause is %s", got)
 		}
 	})
+}
+
+func TestAReportOnAnAllocOfAnotherNodeChangesNothingAndIsLoggedOnce(t *testing.T) {
+	journal := &testkit.Journal{}
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, idN1)
+		s.register(t, idN2)
+		s.place(t, idN1, "a1")
+		s.place(t, idN2, "b1")
+		for range 3 {
+			if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{{ID: "b1", ClientStatus: "failed"}, {ID: "gone", ClientStatus: "failed"}, {ID: "a1", ClientStatus: "running"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if v := s.store.View(); v.AllocByID("b1").ClientStatus == "failed" || v.AllocByID("a1").ClientStatus != "running" {
+			t.Errorf("the other's alloc is %s, and its own %s", v.AllocByID("b1").ClientStatus, v.AllocByID("a1").ClientStatus)
+		}
+		if n := strings.Count(journal.String(), "an alloc that is on another node"); n != 1 {
+			t.Errorf("it was logged %d times: %s", n, journal)
+		}
+	}, func(cfg *dispatch.Config) { cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: journal}) })
 }
