@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/agent/devices"
+	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
 )
@@ -17,7 +18,7 @@ import (
 func addDevices(n *model.Node, prints []pluginhost.DeviceFingerprint) {
 	n.NodeResources.Devices = nil
 	for _, p := range prints {
-		n.NodeResources.Devices = append(n.NodeResources.Devices, pluginhost.DeviceGroups(p)...)
+		n.NodeResources.Devices = append(n.NodeResources.Devices, pluginhost.DeviceGroups(p, fingerprint.PCINode)...)
 	}
 }
 

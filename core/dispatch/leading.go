@@ -153,6 +153,9 @@ func (l leading) Register(ctx context.Context, server string, node *model.Node) 
 	}
 	stored.Region, stored.Instance, stored.Session, stored.ClusterID, stored.Token = "", "", 0, "", ""
 	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
+	if view.Level() < 2 { // servers that cannot store them take part; the node is stored with them when it registers next
+		stored = stored.AtLevel1()
+	}
 	stored.ComputedClass = stored.ComputeClass()
 	if registered(before, stored) {
 		l.touch(who)

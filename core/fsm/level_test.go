@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -63,6 +64,35 @@ func TestCommandsOfTheFirstLevelKeepTheFormThatEveryReleaseReads(t *testing.T) {
 	}
 	if snap := snapshotOf(t, older(t)); !bytes.HasPrefix(snap, []byte("DROVERS\x01")) {
 		t.Errorf("the snapshot of a cluster of level 1 begins with %q", snap[:8])
+	}
+}
+
+// Servers of the first release would store the node without them, and differ from the
+// others from then on.
+func TestAttributesAndPlacesOfSingleDevicesNeedTheSecondLevel(t *testing.T) {
+	one := 1
+	with := func(d *model.NodeDevice) *model.Node {
+		return &model.Node{ID: "n", NodeResources: &model.NodeResources{Devices: []*model.NodeDeviceResource{{Instances: []*model.NodeDevice{d}}}}}
+	}
+	for want, nodes := range map[int][]*model.Node{
+		1: {{ID: "n"}, with(&model.NodeDevice{ID: "d", Locality: &model.NodeDeviceLocality{PciBusID: "0000:3b:00.0"}})},
+		2: {
+			with(&model.NodeDevice{Attributes: map[string]*model.Attribute{"link": {IntVal: new(int64)}}}),
+			with(&model.NodeDevice{Locality: &model.NodeDeviceLocality{PciBusID: "0000:3b:00.0", NUMANode: &one}}),
+		},
+	} {
+		for _, n := range nodes {
+			if got := fsm.Needs(encode(t, &fsm.RegisterNode{Node: n})); got != want {
+				t.Errorf("%+v needs level %d, want %d", n.NodeResources, got, want)
+			}
+			plain := n.AtLevel1()
+			if got := fsm.Needs(encode(t, &fsm.RegisterNode{Node: plain})); got != 1 {
+				t.Errorf("what servers of level 1 store of %+v needs level %d", n.NodeResources, got)
+			}
+			if want == 2 && (!n.BeyondLevel1() || n.NodeResources == plain.NodeResources) {
+				t.Error("the node itself has changed")
+			}
+		}
 	}
 }
 

@@ -14,6 +14,14 @@ type RegisterNode struct{ Node *model.Node }
 
 func (*RegisterNode) kind() byte { return kindRegisterNode }
 
+// needs returns 2 for a node with attributes or NUMA nodes of single devices.
+func (c *RegisterNode) needs() int {
+	if c.Node.BeyondLevel1() {
+		return 2
+	}
+	return 1
+}
+
 func (c *RegisterNode) apply(tx *state.Tx) error {
 	if c.Node == nil || c.Node.ID == "" {
 		return errdefs.InvalidArgumentf("a node registration without a node id")

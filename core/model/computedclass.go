@@ -27,7 +27,8 @@ type NodeTraits struct {
 	Devices      []DeviceTraits
 }
 
-// DeviceTraits is a group of identical devices of a node.
+// DeviceTraits is a set of identical devices of a node: those of a group that have the same
+// attributes.
 type DeviceTraits struct {
 	Vendor     string
 	Type       string
@@ -84,13 +85,15 @@ func (t *NodeTraits) addResources(r *NodeResources) {
 		}
 	}
 	for _, d := range r.Devices {
-		dt := DeviceTraits{Vendor: d.Vendor, Type: d.Type, Name: d.Name, Attributes: d.Attributes}
-		for _, i := range d.Instances {
-			if i.Healthy {
-				dt.Healthy++
+		for _, s := range d.Alike() {
+			dt := DeviceTraits{Vendor: d.Vendor, Type: d.Type, Name: d.Name, Attributes: s.Attributes}
+			for _, i := range s.Instances {
+				if i.Healthy {
+					dt.Healthy++
+				}
 			}
+			t.Devices = append(t.Devices, dt)
 		}
-		t.Devices = append(t.Devices, dt)
 	}
 }
 

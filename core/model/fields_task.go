@@ -82,9 +82,11 @@ func fieldsOfResources() []Field {
 		{Name: "Resources.SecretsMB", By: "core/agent/alloc"},
 		{Name: "Resources.Networks", By: "core/schedule/feasible"},
 		{Name: "Resources.Devices", By: "core/schedule/feasible"},
-		{Name: "Resources.NUMA", By: "core/model.validateResources"}, // only its value is validated
-		{Name: "NUMA.Affinity", Warn: "numa affinity %v", When: func(p Place) bool { return p.Value != "none" }},
-		{Name: "NUMA.Devices", Warn: "devices of numa"},
+		{Name: "Resources.NUMA", By: "core/schedule/feasible"},
+		{Name: "NUMA.Affinity", By: "core/schedule/feasible", Warn: "numa affinity %v without cores or devices of numa", When: func(p Place) bool {
+			return p.Value != NUMANone && p.Task != nil && !p.Task.Resources.NUMAActs()
+		}},
+		{Name: "NUMA.Devices", By: "core/schedule/feasible"},
 		{Name: "RequestedDevice.Name", By: "core/schedule/feasible"},
 		{Name: "RequestedDevice.Count", By: "core/schedule/feasible"},
 		{Name: "RequestedDevice.Constraints", By: "core/schedule/feasible"},

@@ -44,6 +44,12 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 		{"vault", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "a", Vault: &model.Vault{}}, &model.Task{Name: "b", Vault: &model.Vault{}})}},
 			[]string{"not acted on yet: vault of web/a, web/b"}},
 		{"a long run", &model.Job{Type: model.JobTypeBatch, Update: model.UpdateStrategy{MaxParallel: 2}}, []string{"not acted on yet: update of a job whose type has no roll-outs"}},
+		{"cores of one NUMA node", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "t", Resources: &model.Resources{
+			Cores: 1, NUMA: &model.NUMA{Affinity: "require"},
+		}})}}, nil},
+		{"a NUMA node of nothing", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "t", Resources: &model.Resources{
+			CPU: 100, NUMA: &model.NUMA{Affinity: "prefer"},
+		}})}}, []string{"not acted on yet: numa affinity prefer without cores or devices of numa of web/t"}},
 		{"stop on client", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Disconnect: &model.DisconnectStrategy{StopOnClientAfter: &hour}}}}, nil},
 	} {
 		if got := c.job.NotActedOn(); !slices.Equal(got, c.want) {

@@ -314,11 +314,17 @@ type NodeDevice struct {
 	Healthy           bool
 	HealthDescription string
 	Locality          *NodeDeviceLocality
+	// Attributes, which the reference does not have, are those of this device alone. They
+	// count in place of those of its group with the same names.
+	Attributes map[string]*Attribute `json:",omitempty"`
 }
 
 // NodeDeviceLocality is the location of a device on the machine.
 type NodeDeviceLocality struct {
 	PciBusID string
+	// NUMANode, which the reference does not have, is the NUMA node to which the device is
+	// attached; nil if it is not known.
+	NUMANode *int `json:",omitempty"`
 }
 
 // Attribute is a typed value with a unit.

@@ -17,10 +17,24 @@ type Resources struct {
 	NUMA        *NUMA
 }
 
-// NUMA requests memory locality of cores and devices.
+// NUMA requests that a task's cores are of one NUMA node, and with them the devices that
+// Devices names by RequestedDevice.Name.
 type NUMA struct {
-	Affinity string // "none", "prefer" or "require"
+	Affinity string // NUMANone, NUMAPrefer or NUMARequire
 	Devices  []string
+}
+
+// Values of NUMA.Affinity.
+const (
+	NUMANone    = "none"
+	NUMAPrefer  = "prefer"
+	NUMARequire = "require"
+)
+
+// NUMAActs reports whether there is something that the numa block could keep together: the
+// task's cores, or a device that it names.
+func (r *Resources) NUMAActs() bool {
+	return r.NUMA != nil && (r.Cores > 0 || len(r.NUMA.Devices) > 0)
 }
 
 // RequestedDevice requests device instances. Name is "type", "vendor/type" or

@@ -30,6 +30,7 @@ const (
 	maxReserveText  = 4096      // bytes of "22,80,8500-8600"
 	maxSecretLength = 128       // bytes
 	maxPort         = 1<<16 - 1 // highest port number
+	maxNUMANode     = 1023      // highest number of a NUMA node
 )
 
 var (
@@ -125,6 +126,13 @@ func (r *NodeResources) validate(p *ValidationError) {
 	amount(p, "NodeResources.Disk.DiskMB", r.Disk.DiskMB)
 	if r.MinDynamicPort < 0 || r.MaxDynamicPort < 0 || r.MinDynamicPort > maxPort || r.MaxDynamicPort > maxPort {
 		p.addf("NodeResources has the dynamic ports %d to %d; they are 0 to %d", r.MinDynamicPort, r.MaxDynamicPort, maxPort)
+	}
+	for _, g := range r.Devices {
+		for _, i := range g.Instances {
+			if at, ok := i.NUMANode(); ok && (at < 0 || at > maxNUMANode) {
+				p.addf("NodeResources.Devices: device %.80q is of NUMA node %d; there are 0 to %d", i.ID, at, maxNUMANode)
+			}
+		}
 	}
 	addresses := len(r.Networks)
 	for _, nw := range r.NodeNetworks {

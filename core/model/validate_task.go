@@ -5,6 +5,7 @@ package model
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -81,9 +82,14 @@ func (t *Task) validateResources(p *ValidationError) {
 	}
 	if n := r.NUMA; n != nil {
 		switch n.Affinity {
-		case "none", "prefer", "require":
+		case NUMANone, NUMAPrefer, NUMARequire:
 		default:
 			p.addf("numa affinity must be one of none, prefer, or require")
+		}
+		for _, name := range n.Devices {
+			if !slices.ContainsFunc(r.Devices, func(d *RequestedDevice) bool { return d.Name == name }) {
+				p.addf("numa devices: the task asks for no device %q; name it as in its device block", name)
+			}
 		}
 	}
 	validateNetworks(p, r.Networks)

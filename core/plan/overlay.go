@@ -13,7 +13,7 @@ import (
 
 // View is the part of the state that the Applier reads. *state.View implements it.
 type View interface {
-	feasible.NodeView
+	feasible.PlanView
 	fsm.PlanView
 	Index() uint64
 	JobAllocs(namespace, id string) iter.Seq[*model.Allocation]

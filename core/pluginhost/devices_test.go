@@ -56,6 +56,50 @@ func TestAPluginIsToldWhoUsesItsDevicesAndWhenThatEnds(t *testing.T) {
 	}
 }
 
+func TestWhatIsOfOneDeviceReachesTheNode(t *testing.T) {
+	cfg, dir := withDevices(t)
+	for name, text := range map[string]string{"b.link": "fast\n", "b.numa": "1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := start(t, cfg)
+	bus := func(string) (int, bool) {
+		t.Error("the bus is asked though the plugin knows, or has no address")
+		return 0, false
+	}
+	eventually(t, "the attribute and the NUMA node are there", func() bool {
+		prints, _ := h.Devices()
+		for _, p := range prints {
+			for _, g := range pluginhost.DeviceGroups(p, bus) {
+				for _, i := range g.Instances {
+					if node, ok := i.NUMANode(); i.ID == "b" && ok && node == 1 && i.Attributes["link"].String() == "fast" {
+						return len(g.Alike()) == 2 && g.Alike()[1].Attributes["size"] != nil
+					}
+				}
+			}
+		}
+		return false
+	})
+}
+
+func TestOnlyTheBusKnowsWhereSomeDevicesAre(t *testing.T) {
+	two := 2
+	print := pluginhost.DeviceFingerprint{Groups: []device.Group{{Vendor: "acme", Type: "gpu", Name: "x1", Instances: []device.Instance{
+		{ID: "bus", PCIBusID: "0000:3b:00.0"}, {ID: "own", PCIBusID: "0000:3b:00.0", NUMANode: &two}, {ID: "unknown", PCIBusID: "0000:04:00.0"}, {ID: "none"},
+	}}}}
+	bus := func(pci string) (int, bool) { return 1, pci == "0000:3b:00.0" }
+	got := map[string]int{}
+	for _, i := range pluginhost.DeviceGroups(print, bus)[0].Instances {
+		if node, ok := i.NUMANode(); ok {
+			got[i.ID] = node
+		}
+	}
+	if len(got) != 2 || got["bus"] != 1 || got["own"] != 2 {
+		t.Errorf("NUMA nodes %v", got)
+	}
+}
+
 func TestOnePluginServesDriversAndDevices(t *testing.T) {
 	cfg, dir := withDevices(t)
 	h := start(t, cfg)

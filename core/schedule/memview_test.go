@@ -83,6 +83,14 @@ func (v *memView) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 		}
 	}
 }
+func (v *memView) JobOf(a *model.Allocation) *model.Job {
+	for _, j := range v.jobs[a.JobID] {
+		if j.Version == a.JobVersion {
+			return j
+		}
+	}
+	return nil
+}
 func (v *memView) NodeUsed(id string) (cpu, mem, disk int64) {
 	for _, a := range v.allocs {
 		if a.NodeID == id && !a.ClientTerminalStatus() {

@@ -30,14 +30,14 @@ func randomCluster(t *testing.T, r *rand.Rand) {
 	pick := func(xs ...string) string { return xs[r.IntN(len(xs))] }
 	do := func(line string) { _ = s.line(line) } // an alloc that does not exist is no event
 	for i := range 2 + r.IntN(6) {
-		do(fmt.Sprintf("node n%d cpu=%d meta.rack=r%d", i, 500+r.IntN(2000), i%3))
+		do(fmt.Sprintf("node n%d cpu=%d meta.rack=r%d numa=%d", i, 500+r.IntN(2000), i%3, r.IntN(3)))
 	}
 	for range 25 {
 		job := pick("a", "b", "c")
 		switch r.IntN(7) {
 		case 0, 1:
 			spec := fmt.Sprintf("job %s type=%s count=%d cpu=%d env=%d", job, map[string]string{"a": "service", "b": "batch", "c": "system"}[job], r.IntN(6), 100+100*r.IntN(4), r.IntN(3))
-			spec += pick("", " parallel=1", " parallel=2 canary=1") + pick("", " port=http", " port=http:8080", " cores=1") +
+			spec += pick("", " parallel=1", " parallel=2 canary=1") + pick("", " port=http", " port=http:8080", " cores=1", " cores=2 numa=require", " cores=3 numa=prefer") +
 				pick("", " constraint=,distinct_hosts", " constraint=${meta.rack},distinct_property,2") + pick("", " spread=${meta.rack}") +
 				pick("", " reschedule=30s function=exponential") + pick("", " lost_after=1m")
 			do(spec)

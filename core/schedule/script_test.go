@@ -128,6 +128,16 @@ func parseNode(id string, args map[string]string) *model.Node {
 			NodeNetworks: []*model.NodeNetworkResource{{Mode: "host", Addresses: []model.NodeNetworkAddress{{Alias: "default", Address: "10.0.0.1"}}}},
 		},
 	}
+	if count := num(args["numa"], 0); count > 0 { // NUMA nodes that share the cores evenly
+		top := &model.Topology{}
+		for i := range count {
+			top.Nodes = append(top.Nodes, uint8(i))
+		}
+		for i := range uint16(4) {
+			top.Cores = append(top.Cores, model.Core{ID: i, NodeID: uint8(int(i) * count / 4)})
+		}
+		n.NodeResources.Processors.Topology = top
+	}
 	for k, v := range args {
 		if key, ok := strings.CutPrefix(k, "attr."); ok {
 			n.Attributes[key] = v
@@ -155,6 +165,9 @@ func (s *script) job(id string, args map[string]string) {
 	task := &model.Task{Name: "t", Driver: "raw_exec", Env: map[string]string{"V": args["env"]}, Resources: &model.Resources{
 		CPU: num(args["cpu"], 100), MemoryMB: num(args["mem"], 100), Cores: num(args["cores"], 0),
 	}}
+	if a := args["numa"]; a != "" {
+		task.Resources.NUMA = &model.NUMA{Affinity: a}
+	}
 	tg.Tasks = []*model.Task{task}
 	if p := args["port"]; p != "" {
 		label, value, _ := strings.Cut(p, ":")

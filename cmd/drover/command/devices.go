@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
@@ -60,6 +61,34 @@ func (s *session) deviceTable(groups []*model.NodeDeviceResource, held map[strin
 	}
 	s.title("\nDevices")
 	s.table([]string{"Device", "Health", "Message", "Held By"}, rows)
+	s.differences(groups)
+}
+
+// differences prints what single devices have of their own: NUMA nodes and attributes.
+func (s *session) differences(groups []*model.NodeDeviceResource) {
+	var rows [][]string
+	for _, g := range groups {
+		for _, d := range g.Instances {
+			at, known := d.NUMANode()
+			if !known && len(d.Attributes) == 0 {
+				continue
+			}
+			numa := ""
+			if known {
+				numa = strconv.Itoa(at)
+			}
+			var own []string
+			for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
+				own = append(own, name+"="+d.Attributes[name].String())
+			}
+			rows = append(rows, []string{deviceLabel(g.Vendor, g.Type, g.Name, d.ID), numa, strings.Join(own, ", ")})
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	s.title("\nDevices That Differ")
+	s.table([]string{"Device", "NUMA Node", "Attributes"}, rows)
 }
 
 // deviceHealth is the health of one device; the zero value is that of a device that no

@@ -129,20 +129,26 @@ func (f *Facts) probeCPU(ctx context.Context, o Options) {
 	f.set("cpu.numcores", strconv.Itoa(cores))
 	f.set("cpu.totalcompute", strconv.Itoa(total))
 	f.set("cpu.usablecompute", strconv.Itoa(usable))
-	f.set("numa.node.count", "1")
-	f.set("numa.node0.cores", "0-"+strconv.Itoa(cores-1))
-	topology := &model.Topology{Nodes: []uint8{0}, OverrideTotalCompute: uint64(o.CPUTotalCompute)}
+	t := topology("/", cores)
+	t.OverrideTotalCompute = uint64(o.CPUTotalCompute)
 	c := &f.Resources.Cpu
 	c.CpuShares, c.TotalCpuCores = int64(total), uint16(cores)
-	for i := range uint16(cores) {
-		reserved := slices.Contains(f.Reserved.Cpu.ReservedCpuCores, i)
-		if !reserved && (o.ReservableCores == nil || slices.Contains(o.ReservableCores, i)) {
-			c.ReservableCpuCores = append(c.ReservableCpuCores, i)
+	byNode := map[uint8][]uint16{}
+	for i := range t.Cores {
+		core := &t.Cores[i]
+		core.Grade, core.BaseSpeed = true, uint64(mhz)
+		core.Disable = slices.Contains(f.Reserved.Cpu.ReservedCpuCores, core.ID)
+		if !core.Disable && (o.ReservableCores == nil || slices.Contains(o.ReservableCores, core.ID)) {
+			c.ReservableCpuCores = append(c.ReservableCpuCores, core.ID)
 		}
-		topology.Cores = append(topology.Cores, model.Core{ID: i, Grade: true, Disable: reserved, BaseSpeed: uint64(mhz)})
+		byNode[core.NodeID] = append(byNode[core.NodeID], core.ID)
+	}
+	f.set("numa.node.count", strconv.Itoa(len(t.Nodes)))
+	for node, ids := range byNode {
+		f.set(fmt.Sprintf("numa.node%d.cores", node), formatList(ids))
 	}
 	f.set("cpu.reservablecores", strconv.Itoa(len(c.ReservableCpuCores)))
-	f.Resources.Processors.Topology = topology
+	f.Resources.Processors.Topology = t
 }
 
 // reserve computes the reserved resources. Cores that the machine does not have are

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/confine"
@@ -168,7 +169,7 @@ func agentPlugin(h Plugins, st pluginhost.PluginStatus) *model.AgentPlugin {
 	devices, _ := h.Devices()
 	for _, d := range devices {
 		if d.Plugin == st.Name {
-			out.DeviceGroups = append(out.DeviceGroups, pluginhost.DeviceGroups(d)...)
+			out.DeviceGroups = append(out.DeviceGroups, pluginhost.DeviceGroups(d, fingerprint.PCINode)...)
 			out.DeviceProblem = cmp.Or(out.DeviceProblem, d.Problem)
 		}
 	}

@@ -4,7 +4,9 @@
 package feasible
 
 import (
+	"cmp"
 	"hash/fnv"
+	"slices"
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
@@ -94,15 +96,8 @@ func Assign(c *Checker, u *Usage, tg *model.TaskGroup, n *model.Node, seed strin
 			continue
 		}
 		r := res.Tasks[t.Name]
-		if why := assignCores(u, n, t.Resources.Cores, &r.Cpu); why != "" {
+		if why := c.assignExclusive(u, n, t.Resources, r); why != "" {
 			return nil, why
-		}
-		for _, ask := range t.Resources.Devices {
-			d, why := c.assignDevice(u, n, ask)
-			if why != "" {
-				return nil, why
-			}
-			r.Devices = append(r.Devices, d)
 		}
 		for _, nw := range t.Resources.Networks {
 			own := copyNetwork(nw)
@@ -179,50 +174,142 @@ func dynamicPort(taken *bitmap, n *model.Node, seed string) int {
 	return 0
 }
 
-func assignCores(u *Usage, n *model.Node, count int, cpu *model.AllocatedCpuResources) string {
-	if count <= 0 {
+// assignExclusive chooses the cores and devices of a task and marks them as used.
+func (c *Checker) assignExclusive(u *Usage, n *model.Node, r *model.Resources, got *model.AllocatedTaskResources) string {
+	if r.Cores <= 0 && len(r.Devices) == 0 {
 		return ""
 	}
-	for _, core := range n.NodeResources.Cpu.ReservableCpuCores {
-		if len(cpu.ReservedCores) < count && !u.cores[core] {
-			u.cores[core] = true
-			cpu.ReservedCores = append(cpu.ReservedCores, core)
-		}
+	choose := func() (*chosen, string) { return c.choose(u, n, r, *got, near{}) }
+	if numa(r) != "" {
+		choose = func() (*chosen, string) { return c.chooseNear(u, n, r, *got) }
 	}
-	if len(cpu.ReservedCores) < count {
-		return "cores"
+	one, why := choose()
+	if why != "" {
+		return why
+	}
+	*got = one.got
+	for _, core := range got.Cpu.ReservedCores {
+		u.cores[core] = true
+	}
+	for _, d := range got.Devices {
+		for _, id := range d.DeviceIDs {
+			u.devices[deviceKey(d.Vendor, d.Type, d.Name, id)] = true
+		}
 	}
 	return ""
 }
 
-func (c *Checker) assignDevice(u *Usage, n *model.Node, ask *model.RequestedDevice) (*model.AllocatedDeviceResource, string) {
-	var best *model.AllocatedDeviceResource
-	bestScore := 0.0
-	for _, d := range n.NodeResources.Devices {
-		traits := model.DeviceTraits{Vendor: d.Vendor, Type: d.Type, Name: d.Name, Attributes: d.Attributes}
-		if !c.deviceMatches(ask, &traits) {
+// choose finds free cores and devices for a task and marks nothing. base is what the task
+// has besides.
+func (c *Checker) choose(u *Usage, n *model.Node, r *model.Resources, base model.AllocatedTaskResources, p near) (*chosen, string) {
+	out := &chosen{got: base}
+	if out.got.Cpu.ReservedCores = chooseCores(u, n, r.Cores, &p); len(out.got.Cpu.ReservedCores) < r.Cores {
+		return nil, "cores"
+	}
+	out.got.Devices = nil
+	taken := map[string]bool{}
+	for _, ask := range r.Devices {
+		at := near{}
+		if r.NUMA != nil && slices.Contains(r.NUMA.Devices, ask.Name) {
+			at = p
+		}
+		d, score := c.chooseDevice(u, taken, n, ask, &at)
+		if d == nil {
+			return nil, "devices: no devices match request"
+		}
+		for _, id := range d.DeviceIDs {
+			taken[deviceKey(d.Vendor, d.Type, d.Name, id)] = true
+		}
+		out.score += score
+		out.got.Devices = append(out.got.Devices, d)
+	}
+	return out, ""
+}
+
+// chooseCores returns up to count free cores, the nearest first and else in the order of
+// the node, sorted.
+func chooseCores(u *Usage, n *model.Node, count int, p *near) []uint16 {
+	if count <= 0 {
+		return nil
+	}
+	type core struct {
+		id   uint16
+		rank int
+	}
+	var free []core
+	for _, id := range n.NodeResources.Cpu.ReservableCpuCores {
+		if u.cores[id] {
 			continue
 		}
-		got := &model.AllocatedDeviceResource{Vendor: d.Vendor, Type: d.Type, Name: d.Name}
-		for _, i := range d.Instances {
-			if i.Healthy && uint64(len(got.DeviceIDs)) < ask.Count && !u.devices[d.Vendor+"/"+d.Type+"/"+d.Name+"/"+i.ID] {
-				got.DeviceIDs = append(got.DeviceIDs, i.ID)
+		if rank, ok := p.orderCore(id); ok {
+			free = append(free, core{id, rank})
+		}
+	}
+	slices.SortStableFunc(free, func(a, b core) int { return cmp.Compare(a.rank, b.rank) })
+	var out []uint16
+	for _, c := range free[:min(count, len(free))] {
+		out = append(out, c.id)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func deviceKey(vendor, typ, name, id string) string {
+	return vendor + "/" + typ + "/" + name + "/" + id
+}
+
+// chooseDevice returns the free instances of one group that match ask best, and how well
+// they do: the nearest first, then those that match more affinities, then in the order of
+// the group.
+func (c *Checker) chooseDevice(u *Usage, taken map[string]bool, n *model.Node, ask *model.RequestedDevice, p *near) (*model.AllocatedDeviceResource, float64) {
+	type instance struct {
+		id    string
+		rank  int
+		score float64
+	}
+	var best *model.AllocatedDeviceResource
+	var bestScore float64
+	bestRank := 0
+	for _, g := range n.NodeResources.Devices {
+		var free []instance
+		for _, s := range g.Alike() {
+			traits := model.DeviceTraits{Vendor: g.Vendor, Type: g.Type, Name: g.Name, Attributes: s.Attributes}
+			if !c.deviceMatches(ask, &traits) {
+				continue
+			}
+			score := c.deviceScore(ask, &traits)
+			for _, i := range s.Instances {
+				key := deviceKey(g.Vendor, g.Type, g.Name, i.ID)
+				if rank, ok := p.orderDevice(i); ok && i.Healthy && !u.devices[key] && !taken[key] {
+					free = append(free, instance{i.ID, rank, score})
+				}
 			}
 		}
-		if uint64(len(got.DeviceIDs)) < ask.Count {
+		if uint64(len(free)) < ask.Count {
 			continue
 		}
-		if s := c.deviceScore(ask, &traits); best == nil || s > bestScore {
-			best, bestScore = got, s
+		place := make(map[string]int, len(g.Instances))
+		for at, i := range g.Instances {
+			place[i.ID] = at
+		}
+		slices.SortFunc(free, func(a, b instance) int {
+			return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.score, a.score), cmp.Compare(place[a.id], place[b.id]))
+		})
+		got := &model.AllocatedDeviceResource{Vendor: g.Vendor, Type: g.Type, Name: g.Name}
+		sum, rank := 0.0, 0
+		for _, i := range free[:ask.Count] {
+			got.DeviceIDs = append(got.DeviceIDs, i.id)
+			sum += i.score
+			rank += i.rank
+		}
+		if ask.Count > 0 {
+			sum /= float64(ask.Count)
+		}
+		if best == nil || rank < bestRank || rank == bestRank && sum > bestScore {
+			best, bestScore, bestRank = got, sum, rank
 		}
 	}
-	if best == nil {
-		return nil, "devices: no devices match request"
-	}
-	for _, id := range best.DeviceIDs {
-		u.devices[best.Vendor+"/"+best.Type+"/"+best.Name+"/"+id] = true
-	}
-	return best, ""
+	return best, bestScore
 }
 
 // instances returns how many healthy instances match ask on a node.

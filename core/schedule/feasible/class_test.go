@@ -52,7 +52,12 @@ func (d dice) node(id string) *model.Node {
 			Vendor: "acme", Type: "gpu", Name: d.of("x1", "x2"), Attributes: map[string]*model.Attribute{"memory": {IntVal: &size, Unit: "GiB"}},
 		}
 		for i := range d.IntN(4) {
-			dev.Instances = append(dev.Instances, &model.NodeDevice{ID: fmt.Sprint(id, i), Healthy: d.IntN(3) > 0})
+			one := &model.NodeDevice{ID: fmt.Sprint(id, i), Healthy: d.IntN(3) > 0}
+			if d.IntN(3) == 0 { // it differs from the others of its group
+				own := int64(d.IntN(2) + 1)
+				one.Attributes = map[string]*model.Attribute{"memory": {IntVal: &own, Unit: "GiB"}}
+			}
+			dev.Instances = append(dev.Instances, one)
 		}
 		r.Devices = append(r.Devices, dev)
 	}

@@ -16,9 +16,9 @@ type Change struct {
 }
 
 // Fits returns "" if the change fits on n in the view, otherwise what is lacking:
-// "cpu", "memory", "disk", "cores", "devices" or a port collision. A change that
-// places nothing always fits.
-func Fits(v NodeView, n *model.Node, c Change) string {
+// "cpu", "memory", "disk", "cores", "devices", a port collision or ReasonNUMA. A change
+// that places nothing always fits.
+func Fits(v PlanView, n *model.Node, c Change) string {
 	if len(c.Place) == 0 {
 		return ""
 	}
@@ -59,8 +59,36 @@ func Fits(v NodeView, n *model.Node, c Change) string {
 		if why := u.Add(a); why != "" {
 			return why
 		}
+		if !localAsRequired(v, n, a) {
+			return ReasonNUMA
+		}
 	}
 	return ""
+}
+
+// localAsRequired reports whether the tasks of an alloc that require cores and devices of
+// one NUMA node have them on n.
+func localAsRequired(v PlanView, n *model.Node, a *model.Allocation) bool {
+	if a.AllocatedResources == nil || n.NodeResources == nil {
+		return true
+	}
+	job := a.Job
+	if job == nil {
+		job = v.JobOf(a)
+	}
+	if job == nil {
+		return true
+	}
+	tg := job.LookupTaskGroup(a.TaskGroup)
+	if tg == nil {
+		return true
+	}
+	for name, got := range a.AllocatedResources.Tasks {
+		if t := tg.LookupTask(name); t != nil && numa(t.Resources) == model.NUMARequire && !Local(n, t.Resources, got) {
+			return false
+		}
+	}
+	return true
 }
 
 // Lacking returns the first dimension in which used exceeds have, or "".

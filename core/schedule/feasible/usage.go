@@ -19,6 +19,12 @@ type NodeView interface {
 	NodeUsed(nodeID string) (cpu, mem, disk int64)
 }
 
+// PlanView is what Fits reads of the state.
+type PlanView interface {
+	NodeView
+	JobOf(a *model.Allocation) *model.Job
+}
+
 // Capacity is the capacity of a node for allocs.
 type Capacity struct{ CPU, Memory, Disk int64 }
 
@@ -130,7 +136,7 @@ func (u *Usage) addTask(t *model.AllocatedTaskResources) string {
 	}
 	for _, d := range t.Devices {
 		for _, id := range d.DeviceIDs {
-			key := d.Vendor + "/" + d.Type + "/" + d.Name + "/" + id
+			key := deviceKey(d.Vendor, d.Type, d.Name, id)
 			note(u.devices[key], "devices")
 			u.devices[key] = true
 		}

@@ -6,6 +6,7 @@ package device
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -52,14 +53,51 @@ func holderFromPB(m *pb.Holder) Holder {
 func fingerprintToPB(f Fingerprint) *pb.FingerprintResponse {
 	out := &pb.FingerprintResponse{Problem: f.Problem}
 	for _, g := range f.Groups {
-		m := &pb.Group{Vendor: g.Vendor, Type: g.Type, Name: g.Name, Attributes: map[string]*pb.Attribute{}}
+		m := &pb.Group{Vendor: g.Vendor, Type: g.Type, Name: g.Name, Attributes: attributesToPB(g.Attributes)}
 		for _, i := range g.Instances {
-			m.Instances = append(m.Instances, &pb.Instance{Id: i.ID, Healthy: i.Healthy, HealthDescription: i.HealthDescription, PciBusId: i.PCIBusID})
-		}
-		for name, a := range g.Attributes {
-			m.Attributes[name] = attributeToPB(a)
+			m.Instances = append(m.Instances, instanceToPB(i))
 		}
 		out.Groups = append(out.Groups, m)
+	}
+	return out
+}
+
+func instanceToPB(i Instance) *pb.Instance {
+	out := &pb.Instance{
+		Id: i.ID, Healthy: i.Healthy, HealthDescription: i.HealthDescription, PciBusId: i.PCIBusID, Attributes: attributesToPB(i.Attributes),
+	}
+	if n := i.NUMANode; n != nil && *n >= 0 && *n <= math.MaxUint16 { // Linux says -1 for "none"
+		node := uint32(*n)
+		out.NumaNode = &node
+	}
+	return out
+}
+
+func instanceFromPB(m *pb.Instance) Instance {
+	out := Instance{
+		ID: m.GetId(), Healthy: m.GetHealthy(), HealthDescription: m.GetHealthDescription(), PCIBusID: m.GetPciBusId(),
+	}
+	if len(m.GetAttributes()) > 0 {
+		out.Attributes = attributesFromPB(m.GetAttributes())
+	}
+	if m.NumaNode != nil && m.GetNumaNode() <= math.MaxUint16 {
+		out.NUMANode = NUMA(int(m.GetNumaNode()))
+	}
+	return out
+}
+
+func attributesToPB(all map[string]Attribute) map[string]*pb.Attribute {
+	out := make(map[string]*pb.Attribute, len(all))
+	for name, a := range all {
+		out[name] = attributeToPB(a)
+	}
+	return out
+}
+
+func attributesFromPB(all map[string]*pb.Attribute) map[string]Attribute {
+	out := make(map[string]Attribute, len(all))
+	for name, a := range all {
+		out[name] = attributeFromPB(a)
 	}
 	return out
 }
@@ -67,14 +105,9 @@ func fingerprintToPB(f Fingerprint) *pb.FingerprintResponse {
 func fingerprintFromPB(m *pb.FingerprintResponse) Fingerprint {
 	out := Fingerprint{Problem: m.GetProblem()}
 	for _, g := range m.GetGroups() {
-		group := Group{Vendor: g.GetVendor(), Type: g.GetType(), Name: g.GetName(), Attributes: map[string]Attribute{}}
+		group := Group{Vendor: g.GetVendor(), Type: g.GetType(), Name: g.GetName(), Attributes: attributesFromPB(g.GetAttributes())}
 		for _, i := range g.GetInstances() {
-			group.Instances = append(group.Instances, Instance{
-				ID: i.GetId(), Healthy: i.GetHealthy(), HealthDescription: i.GetHealthDescription(), PCIBusID: i.GetPciBusId(),
-			})
-		}
-		for name, a := range g.GetAttributes() {
-			group.Attributes[name] = attributeFromPB(a)
+			group.Instances = append(group.Instances, instanceFromPB(i))
 		}
 		out.Groups = append(out.Groups, group)
 	}

@@ -103,7 +103,8 @@ type Fingerprint struct {
 	Problem string
 }
 
-// Group is a set of identical devices.
+// Group is a set of devices that jobs ask for by one name. Attributes are what all of them
+// have.
 type Group struct {
 	Vendor     string
 	Type       string
@@ -118,7 +119,19 @@ type Instance struct {
 	Healthy           bool
 	HealthDescription string // why it is not healthy
 	PCIBusID          string // empty if the device is not on a PCI bus
+	// Attributes are what this device has in addition to its group, such as the link that
+	// it is attached to. One with the name of an attribute of the group counts in its
+	// place. Keep serial numbers out of them: instances that differ in no attribute are
+	// compared with a job once for all nodes that have the same. Hosts of the first
+	// release do not know the field and see the group's attributes only.
+	Attributes map[string]Attribute
+	// NUMANode is the number of the NUMA node to which the device is attached; nil if the
+	// plugin does not know it. Then the host takes that of the PCI bus address.
+	NUMANode *int
 }
+
+// NUMA returns a node for Instance.NUMANode.
+func NUMA(node int) *int { return &node }
 
 // Attribute is a value of one of four types. A number may have a unit: B, kB, KiB, MB,
 // MiB, GB, GiB, TB, TiB, their rates per second such as MB/s, kHz, MHz, GHz, mW, W,

@@ -20,9 +20,13 @@
 //
 // Identical devices form a group with a name of the form vendor/type/name, such as
 // nvidia/gpu/NVIDIA H100. A job asks for "gpu", "nvidia/gpu" or the full name. All
-// instances of a group have the group's attributes; devices with other attributes
-// belong in another group. Instance ids must be stable across restarts and reboots,
-// like the UUID of a GPU.
+// instances of a group have the group's attributes; an instance may have some of its own
+// in addition, such as its link or its firmware, by which jobs can choose among the
+// devices of a group. Devices of another model belong in another group. Instance ids must
+// be stable across restarts and reboots, like the UUID of a GPU.
+//
+// An instance says to which NUMA node it is attached, or where on the PCI bus it is, so
+// that jobs can have it on the node of their cores (the block numa of their resources).
 //
 // A device that several tasks may use at the same time is offered as one instance per
 // share, each with an id of its own, such as GPU-6b0a::0 and GPU-6b0a::1: the scheduler

@@ -22,7 +22,7 @@ var checks = []Check{
 	{"info", "info is complete, always the same, and its schema is sound", nil, checkInfo},
 	{"config-again", "the same config may be set again at any time", nil, checkConfigAgain},
 	{"fingerprint", "the first fingerprint comes at once, others when something changes, and the stream ends with its context and not before", nil, checkFingerprint},
-	{"groups", "groups and instances are named once, and their attributes have known units", nil, checkGroups},
+	{"groups", "groups and instances are named once, their attributes have known units, and a NUMA node is a number that a machine can have", nil, checkGroups},
 	{"reserve", "devices can be reserved again with the same answer", nil, checkReserve},
 	{"unknown-device", "an unknown device is refused as not found", nil, checkUnknown},
 	{"reserve-for-task", "a reservation for a task gives at least what one without it does, and again the same", needs(device.FeatureReserveForTask), checkReserveForTask},
@@ -98,6 +98,12 @@ func checkGroups(b *bench) {
 			if !i.Healthy && i.HealthDescription == "" {
 				b.t.Errorf("device %q is not healthy and does not say why", i.ID)
 			}
+			for key, a := range i.Attributes {
+				checkAttribute(b, name+", device "+i.ID+": "+key, a)
+			}
+			if i.NUMANode != nil && (*i.NUMANode < 0 || *i.NUMANode >= maxNUMANodes) {
+				b.t.Errorf("device %q: NUMA node %d does not exist; leave out what is not known", i.ID, *i.NUMANode)
+			}
 			ids[i.ID] = true
 		}
 		for key, a := range g.Attributes {
@@ -105,6 +111,9 @@ func checkGroups(b *bench) {
 		}
 	}
 }
+
+// maxNUMANodes is the most NUMA nodes that Linux supports (CONFIG_NODES_SHIFT is at most 10).
+const maxNUMANodes = 1024
 
 func checkAttribute(b *bench, name string, a device.Attribute) {
 	set := 0

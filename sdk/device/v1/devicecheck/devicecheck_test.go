@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,7 +130,11 @@ func TestADefectFailsTheCheckOfItsRule(t *testing.T) {
 			},
 		})
 	}
-	for name, d := range map[string]defective{
+	for rule, d := range map[string]defective{
+		"groups: an attribute of one device": {groups: func(g []device.Group) {
+			g[0].Instances[0].Attributes = map[string]device.Attribute{"link": {}}
+		}},
+		"groups: a NUMA node that no machine has": {groups: func(g []device.Group) { g[0].Instances[0].NUMANode = device.NUMA(1 << 20) }},
 		"info":           {hides: true},
 		"fingerprint":    {repeats: true},
 		"groups":         {groups: func(g []device.Group) { g[0].Attributes["size"] = device.Int(10, "bytes") }},
@@ -152,7 +157,8 @@ func TestADefectFailsTheCheckOfItsRule(t *testing.T) {
 			s[0].Instances["a"] = device.Stats{Summary: "Size", Time: time.Now()}
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(rule, func(t *testing.T) {
+			name, _, _ := strings.Cut(rule, ":")
 			if bad := run(name, d); bad.Outcome != conformance.Failed || len(bad.Problems) == 0 {
 				t.Errorf("the check of the defect said %+v", bad)
 			}

@@ -25,6 +25,17 @@ func files(t *testing.T, sizes map[string]int) string {
 	return dir
 }
 
+// told adds to the directory what is told of single devices.
+func told(t *testing.T, dir string, about map[string]string) string {
+	t.Helper()
+	for name, text := range about {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 func TestTheExampleKeepsTheContract(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "device-file")
 	if out, err := exec.Command("go", "build", "-o", binary, "./testdata/device-file").CombinedOutput(); err != nil {
@@ -33,7 +44,7 @@ func TestTheExampleKeepsTheContract(t *testing.T) {
 	devicetest.Run(t, devicetest.Options{
 		New:    func(*testing.T) device.Device { return filedevice.New("file") },
 		Binary: binary, Name: "file",
-		Config: map[string]any{"dir": files(t, map[string]int{"a": 10, "b": 10, "c": 20, "c.broken": 0})},
+		Config: map[string]any{"dir": told(t, files(t, map[string]int{"a": 10, "b": 10, "c": 20, "c.broken": 0}), map[string]string{"a.link": "fast", "b.numa": "1"})},
 	})
 }
 

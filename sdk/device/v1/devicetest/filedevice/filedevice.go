@@ -3,7 +3,8 @@
 
 // Package filedevice is a complete example of a device plugin: every file of a
 // directory is a device, its size is the device's capacity, and a file named
-// NAME.broken makes the device NAME unhealthy. While a task has a device, a file of the
+// NAME.broken makes the device NAME unhealthy. The text in a file NAME.link is an attribute
+// of the device alone, and the number in NAME.numa its NUMA node. While a task has a device, a file of the
 // device's name in the folder "held" of the plugin's state, or of the directory if it has
 // no state, contains the task's name. Tests of hosts use it too.
 package filedevice
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -83,16 +85,14 @@ func (d *Device) scan() device.Fingerprint {
 	if err != nil {
 		return device.Fingerprint{Problem: fmt.Sprintf("read the directory: %v", err)}
 	}
-	broken, bySize := map[string]bool{}, map[int64]*device.Group{}
+	about, bySize := map[string]bool{}, map[int64]*device.Group{}
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".broken"); ok {
-			broken[name] = true
-		}
+		about[e.Name()] = slices.Contains([]string{".broken", ".link", ".numa"}, filepath.Ext(e.Name()))
 	}
 	var sizes []int64
 	for _, e := range entries {
 		st, err := e.Info()
-		if err != nil || !st.Mode().IsRegular() || strings.HasSuffix(e.Name(), ".broken") {
+		if err != nil || !st.Mode().IsRegular() || about[e.Name()] {
 			continue
 		}
 		g := bySize[st.Size()]
@@ -103,7 +103,15 @@ func (d *Device) scan() device.Fingerprint {
 			}
 			bySize[st.Size()], sizes = g, append(sizes, st.Size())
 		}
-		i := device.Instance{ID: e.Name(), Healthy: !broken[e.Name()]}
+		i := device.Instance{ID: e.Name(), Healthy: !about[e.Name()+".broken"]}
+		if link, err := os.ReadFile(filepath.Join(dir, i.ID+".link")); err == nil {
+			i.Attributes = map[string]device.Attribute{"link": device.Text(strings.TrimSpace(string(link)))}
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, i.ID+".numa")); err == nil {
+			if node, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+				i.NUMANode = device.NUMA(node)
+			}
+		}
 		if !i.Healthy {
 			i.HealthDescription = "there is a file " + e.Name() + ".broken"
 		}

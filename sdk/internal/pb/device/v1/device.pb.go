@@ -390,7 +390,7 @@ type Group struct {
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// The devices.
 	Instances []*Instance `protobuf:"bytes,4,rep,name=instances,proto3" json:"instances,omitempty"`
-	// What jobs can ask of them, by name.
+	// What jobs can ask of each of them, by name.
 	Attributes    map[string]*Attribute `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,7 +471,14 @@ type Instance struct {
 	// Why it is not healthy, for a person.
 	HealthDescription string `protobuf:"bytes,3,opt,name=health_description,json=healthDescription,proto3" json:"health_description,omitempty"`
 	// Its address on the PCI bus; empty if it has none.
-	PciBusId      string `protobuf:"bytes,4,opt,name=pci_bus_id,json=pciBusId,proto3" json:"pci_bus_id,omitempty"`
+	PciBusId string `protobuf:"bytes,4,opt,name=pci_bus_id,json=pciBusId,proto3" json:"pci_bus_id,omitempty"`
+	// What jobs can ask of this device alone, by name. An attribute with the name of one
+	// of the group counts in its place. Hosts of the first release ignore it.
+	Attributes map[string]*Attribute `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Number of the NUMA node (memory bank and cores) that it is attached to, as the
+	// system counts them; absent if the plugin does not know. Then the host looks at the
+	// PCI bus, if it has an address there.
+	NumaNode      *uint32 `protobuf:"varint,6,opt,name=numa_node,json=numaNode,proto3,oneof" json:"numa_node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +539,20 @@ func (x *Instance) GetPciBusId() string {
 		return x.PciBusId
 	}
 	return ""
+}
+
+func (x *Instance) GetAttributes() map[string]*Attribute {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *Instance) GetNumaNode() uint32 {
+	if x != nil && x.NumaNode != nil {
+		return *x.NumaNode
+	}
+	return 0
 }
 
 // Attribute is a value of one of four types. A host skips an attribute of a type that
@@ -1548,13 +1569,22 @@ const file_device_v1_device_proto_rawDesc = "" +
 	"attributes\x1aZ\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
-	"\x05value\x18\x02 \x01(\v2\x1b.drover.device.v1.AttributeR\x05value:\x028\x01\"\x81\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.drover.device.v1.AttributeR\x05value:\x028\x01\"\xd9\x02\n" +
 	"\bInstance\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12-\n" +
 	"\x12health_description\x18\x03 \x01(\tR\x11healthDescription\x12\x1c\n" +
 	"\n" +
-	"pci_bus_id\x18\x04 \x01(\tR\bpciBusId\"\x80\x01\n" +
+	"pci_bus_id\x18\x04 \x01(\tR\bpciBusId\x12J\n" +
+	"\n" +
+	"attributes\x18\x05 \x03(\v2*.drover.device.v1.Instance.AttributesEntryR\n" +
+	"attributes\x12 \n" +
+	"\tnuma_node\x18\x06 \x01(\rH\x00R\bnumaNode\x88\x01\x01\x1aZ\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.drover.device.v1.AttributeR\x05value:\x028\x01B\f\n" +
+	"\n" +
+	"_numa_node\"\x80\x01\n" +
 	"\tAttribute\x12\x12\n" +
 	"\x03int\x18\x01 \x01(\x03H\x00R\x03int\x12\x16\n" +
 	"\x05float\x18\x02 \x01(\x01H\x00R\x05float\x12\x14\n" +
@@ -1647,7 +1677,7 @@ func file_device_v1_device_proto_rawDescGZIP() []byte {
 	return file_device_v1_device_proto_rawDescData
 }
 
-var file_device_v1_device_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_device_v1_device_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_device_v1_device_proto_goTypes = []any{
 	(*PluginsRequest)(nil),        // 0: drover.device.v1.PluginsRequest
 	(*PluginsResponse)(nil),       // 1: drover.device.v1.PluginsResponse
@@ -1672,47 +1702,50 @@ var file_device_v1_device_proto_goTypes = []any{
 	(*InstanceStats)(nil),         // 20: drover.device.v1.InstanceStats
 	(*Value)(nil),                 // 21: drover.device.v1.Value
 	nil,                           // 22: drover.device.v1.Group.AttributesEntry
-	nil,                           // 23: drover.device.v1.ReserveResponse.EnvEntry
-	nil,                           // 24: drover.device.v1.GroupStats.InstancesEntry
-	nil,                           // 25: drover.device.v1.InstanceStats.ValuesEntry
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	nil,                           // 23: drover.device.v1.Instance.AttributesEntry
+	nil,                           // 24: drover.device.v1.ReserveResponse.EnvEntry
+	nil,                           // 25: drover.device.v1.GroupStats.InstancesEntry
+	nil,                           // 26: drover.device.v1.InstanceStats.ValuesEntry
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
 }
 var file_device_v1_device_proto_depIdxs = []int32{
 	2,  // 0: drover.device.v1.PluginsResponse.plugins:type_name -> drover.device.v1.Info
 	7,  // 1: drover.device.v1.FingerprintResponse.groups:type_name -> drover.device.v1.Group
 	8,  // 2: drover.device.v1.Group.instances:type_name -> drover.device.v1.Instance
 	22, // 3: drover.device.v1.Group.attributes:type_name -> drover.device.v1.Group.AttributesEntry
-	11, // 4: drover.device.v1.ReserveRequest.holder:type_name -> drover.device.v1.Holder
-	11, // 5: drover.device.v1.ReleaseRequest.holder:type_name -> drover.device.v1.Holder
-	23, // 6: drover.device.v1.ReserveResponse.env:type_name -> drover.device.v1.ReserveResponse.EnvEntry
-	15, // 7: drover.device.v1.ReserveResponse.mounts:type_name -> drover.device.v1.Mount
-	16, // 8: drover.device.v1.ReserveResponse.nodes:type_name -> drover.device.v1.Node
-	26, // 9: drover.device.v1.StatsRequest.interval:type_name -> google.protobuf.Duration
-	19, // 10: drover.device.v1.StatsResponse.groups:type_name -> drover.device.v1.GroupStats
-	24, // 11: drover.device.v1.GroupStats.instances:type_name -> drover.device.v1.GroupStats.InstancesEntry
-	25, // 12: drover.device.v1.InstanceStats.values:type_name -> drover.device.v1.InstanceStats.ValuesEntry
-	27, // 13: drover.device.v1.InstanceStats.time:type_name -> google.protobuf.Timestamp
-	9,  // 14: drover.device.v1.Group.AttributesEntry.value:type_name -> drover.device.v1.Attribute
-	20, // 15: drover.device.v1.GroupStats.InstancesEntry.value:type_name -> drover.device.v1.InstanceStats
-	21, // 16: drover.device.v1.InstanceStats.ValuesEntry.value:type_name -> drover.device.v1.Value
-	0,  // 17: drover.device.v1.Device.Plugins:input_type -> drover.device.v1.PluginsRequest
-	3,  // 18: drover.device.v1.Device.SetConfig:input_type -> drover.device.v1.SetConfigRequest
-	5,  // 19: drover.device.v1.Device.Fingerprint:input_type -> drover.device.v1.FingerprintRequest
-	10, // 20: drover.device.v1.Device.Reserve:input_type -> drover.device.v1.ReserveRequest
-	12, // 21: drover.device.v1.Device.Release:input_type -> drover.device.v1.ReleaseRequest
-	17, // 22: drover.device.v1.Device.Stats:input_type -> drover.device.v1.StatsRequest
-	1,  // 23: drover.device.v1.Device.Plugins:output_type -> drover.device.v1.PluginsResponse
-	4,  // 24: drover.device.v1.Device.SetConfig:output_type -> drover.device.v1.SetConfigResponse
-	6,  // 25: drover.device.v1.Device.Fingerprint:output_type -> drover.device.v1.FingerprintResponse
-	14, // 26: drover.device.v1.Device.Reserve:output_type -> drover.device.v1.ReserveResponse
-	13, // 27: drover.device.v1.Device.Release:output_type -> drover.device.v1.ReleaseResponse
-	18, // 28: drover.device.v1.Device.Stats:output_type -> drover.device.v1.StatsResponse
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	23, // 4: drover.device.v1.Instance.attributes:type_name -> drover.device.v1.Instance.AttributesEntry
+	11, // 5: drover.device.v1.ReserveRequest.holder:type_name -> drover.device.v1.Holder
+	11, // 6: drover.device.v1.ReleaseRequest.holder:type_name -> drover.device.v1.Holder
+	24, // 7: drover.device.v1.ReserveResponse.env:type_name -> drover.device.v1.ReserveResponse.EnvEntry
+	15, // 8: drover.device.v1.ReserveResponse.mounts:type_name -> drover.device.v1.Mount
+	16, // 9: drover.device.v1.ReserveResponse.nodes:type_name -> drover.device.v1.Node
+	27, // 10: drover.device.v1.StatsRequest.interval:type_name -> google.protobuf.Duration
+	19, // 11: drover.device.v1.StatsResponse.groups:type_name -> drover.device.v1.GroupStats
+	25, // 12: drover.device.v1.GroupStats.instances:type_name -> drover.device.v1.GroupStats.InstancesEntry
+	26, // 13: drover.device.v1.InstanceStats.values:type_name -> drover.device.v1.InstanceStats.ValuesEntry
+	28, // 14: drover.device.v1.InstanceStats.time:type_name -> google.protobuf.Timestamp
+	9,  // 15: drover.device.v1.Group.AttributesEntry.value:type_name -> drover.device.v1.Attribute
+	9,  // 16: drover.device.v1.Instance.AttributesEntry.value:type_name -> drover.device.v1.Attribute
+	20, // 17: drover.device.v1.GroupStats.InstancesEntry.value:type_name -> drover.device.v1.InstanceStats
+	21, // 18: drover.device.v1.InstanceStats.ValuesEntry.value:type_name -> drover.device.v1.Value
+	0,  // 19: drover.device.v1.Device.Plugins:input_type -> drover.device.v1.PluginsRequest
+	3,  // 20: drover.device.v1.Device.SetConfig:input_type -> drover.device.v1.SetConfigRequest
+	5,  // 21: drover.device.v1.Device.Fingerprint:input_type -> drover.device.v1.FingerprintRequest
+	10, // 22: drover.device.v1.Device.Reserve:input_type -> drover.device.v1.ReserveRequest
+	12, // 23: drover.device.v1.Device.Release:input_type -> drover.device.v1.ReleaseRequest
+	17, // 24: drover.device.v1.Device.Stats:input_type -> drover.device.v1.StatsRequest
+	1,  // 25: drover.device.v1.Device.Plugins:output_type -> drover.device.v1.PluginsResponse
+	4,  // 26: drover.device.v1.Device.SetConfig:output_type -> drover.device.v1.SetConfigResponse
+	6,  // 27: drover.device.v1.Device.Fingerprint:output_type -> drover.device.v1.FingerprintResponse
+	14, // 28: drover.device.v1.Device.Reserve:output_type -> drover.device.v1.ReserveResponse
+	13, // 29: drover.device.v1.Device.Release:output_type -> drover.device.v1.ReleaseResponse
+	18, // 30: drover.device.v1.Device.Stats:output_type -> drover.device.v1.StatsResponse
+	25, // [25:31] is the sub-list for method output_type
+	19, // [19:25] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_device_v1_device_proto_init() }
@@ -1720,6 +1753,7 @@ func file_device_v1_device_proto_init() {
 	if File_device_v1_device_proto != nil {
 		return
 	}
+	file_device_v1_device_proto_msgTypes[8].OneofWrappers = []any{}
 	file_device_v1_device_proto_msgTypes[9].OneofWrappers = []any{
 		(*Attribute_Int)(nil),
 		(*Attribute_Float)(nil),
@@ -1738,7 +1772,7 @@ func file_device_v1_device_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_device_v1_device_proto_rawDesc), len(file_device_v1_device_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,6 +37,8 @@ const (
 	Kind_KIND_GAUGE Kind = 1
 	// The value only grows, except that it may start again from zero.
 	Kind_KIND_COUNTER Kind = 2
+	// Each value is a Histogram.
+	Kind_KIND_HISTOGRAM Kind = 3
 )
 
 // Enum value maps for Kind.
@@ -45,11 +47,13 @@ var (
 		0: "KIND_UNSPECIFIED",
 		1: "KIND_GAUGE",
 		2: "KIND_COUNTER",
+		3: "KIND_HISTOGRAM",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED": 0,
 		"KIND_GAUGE":       1,
 		"KIND_COUNTER":     2,
+		"KIND_HISTOGRAM":   3,
 	}
 )
 
@@ -264,7 +268,12 @@ type Series struct {
 	Kind Kind `protobuf:"varint,4,opt,name=kind,proto3,enum=drover.stats.v1.Kind" json:"kind,omitempty"`
 	// Names of the labels that tell its values apart, of lower case letters, digits and
 	// "_".
-	Labels        []string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"`
+	Labels []string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"`
+	// Upper limits of the buckets of a histogram, in the unit of the series, each above the
+	// one before. What is above the last one counts in a bucket of its own.
+	Bounds []float64 `protobuf:"fixed64,6,rep,packed,name=bounds,proto3" json:"bounds,omitempty"`
+	// Each of its values is of a task. It counts only with the feature "tasks".
+	PerTask       bool `protobuf:"varint,7,opt,name=per_task,json=perTask,proto3" json:"per_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -332,6 +341,20 @@ func (x *Series) GetLabels() []string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Series) GetBounds() []float64 {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
+func (x *Series) GetPerTask() bool {
+	if x != nil {
+		return x.PerTask
+	}
+	return false
 }
 
 // SetConfigRequest passes an agent configuration.
@@ -432,7 +455,9 @@ type CollectRequest struct {
 	// Name of the collector.
 	Collector string `protobuf:"bytes,1,opt,name=collector,proto3" json:"collector,omitempty"`
 	// Time between samples, above zero.
-	Interval      *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	Interval *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	// The host understands Sample.label_sets. If not, every value must have its labels.
+	LabelSets     bool `protobuf:"varint,3,opt,name=label_sets,json=labelSets,proto3" json:"label_sets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -481,6 +506,215 @@ func (x *CollectRequest) GetInterval() *durationpb.Duration {
 	return nil
 }
 
+func (x *CollectRequest) GetLabelSets() bool {
+	if x != nil {
+		return x.LabelSets
+	}
+	return false
+}
+
+// SetTasksRequest has all tasks that run on the node.
+type SetTasksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the collector.
+	Collector string `protobuf:"bytes,1,opt,name=collector,proto3" json:"collector,omitempty"`
+	// The tasks. They replace those before.
+	Tasks         []*Task `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTasksRequest) Reset() {
+	*x = SetTasksRequest{}
+	mi := &file_stats_v1_stats_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTasksRequest) ProtoMessage() {}
+
+func (x *SetTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_stats_v1_stats_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTasksRequest.ProtoReflect.Descriptor instead.
+func (*SetTasksRequest) Descriptor() ([]byte, []int) {
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SetTasksRequest) GetCollector() string {
+	if x != nil {
+		return x.Collector
+	}
+	return ""
+}
+
+func (x *SetTasksRequest) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+// SetTasksResponse says that the tasks are known.
+type SetTasksResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTasksResponse) Reset() {
+	*x = SetTasksResponse{}
+	mi := &file_stats_v1_stats_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTasksResponse) ProtoMessage() {}
+
+func (x *SetTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_stats_v1_stats_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTasksResponse.ProtoReflect.Descriptor instead.
+func (*SetTasksResponse) Descriptor() ([]byte, []int) {
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{8}
+}
+
+// Task is a running task of the node.
+type Task struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id by which values name it, unique among all tasks and starts of tasks.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Namespace of its job.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Id of its job.
+	JobId string `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// Name of its group.
+	TaskGroup string `protobuf:"bytes,4,opt,name=task_group,json=taskGroup,proto3" json:"task_group,omitempty"`
+	// Id of its alloc.
+	AllocId string `protobuf:"bytes,5,opt,name=alloc_id,json=allocId,proto3" json:"alloc_id,omitempty"`
+	// Name of the task.
+	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	// Name of its driver.
+	Driver string `protobuf:"bytes,7,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Absolute path of its cgroup: with cgroups v2 of the directory, with v1 of that of
+	// the controller "freezer". Empty if the host did not make one.
+	Cgroup        string `protobuf:"bytes,8,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Task) Reset() {
+	*x = Task{}
+	mi := &file_stats_v1_stats_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Task) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Task) ProtoMessage() {}
+
+func (x *Task) ProtoReflect() protoreflect.Message {
+	mi := &file_stats_v1_stats_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Task.ProtoReflect.Descriptor instead.
+func (*Task) Descriptor() ([]byte, []int) {
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Task) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Task) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Task) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *Task) GetTaskGroup() string {
+	if x != nil {
+		return x.TaskGroup
+	}
+	return ""
+}
+
+func (x *Task) GetAllocId() string {
+	if x != nil {
+		return x.AllocId
+	}
+	return ""
+}
+
+func (x *Task) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Task) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *Task) GetCgroup() string {
+	if x != nil {
+		return x.Cgroup
+	}
+	return ""
+}
+
 // Sample is one measurement. Parts that Info does not name are absent.
 type Sample struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -507,14 +741,19 @@ type Sample struct {
 	// Values of the collector's own series.
 	Values []*Value `protobuf:"bytes,11,rep,name=values,proto3" json:"values,omitempty"`
 	// What is missing and why, such as "temperatures: this machine has no sensors".
-	Problems      []string `protobuf:"bytes,12,rep,name=problems,proto3" json:"problems,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Problems []string `protobuf:"bytes,12,rep,name=problems,proto3" json:"problems,omitempty"`
+	// Sets of labels to which the values of this sample and of later ones of the stream
+	// refer, each once per stream. Only with CollectRequest.label_sets.
+	LabelSets []*LabelSet `protobuf:"bytes,13,rep,name=label_sets,json=labelSets,proto3" json:"label_sets,omitempty"`
+	// The host forgets all sets of labels before it reads those of this sample.
+	ForgetLabelSets bool `protobuf:"varint,14,opt,name=forget_label_sets,json=forgetLabelSets,proto3" json:"forget_label_sets,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_stats_v1_stats_proto_msgTypes[7]
+	mi := &file_stats_v1_stats_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +765,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[7]
+	mi := &file_stats_v1_stats_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +778,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{7}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Sample) GetTime() *timestamppb.Timestamp {
@@ -626,6 +865,84 @@ func (x *Sample) GetProblems() []string {
 	return nil
 }
 
+func (x *Sample) GetLabelSets() []*LabelSet {
+	if x != nil {
+		return x.LabelSets
+	}
+	return nil
+}
+
+func (x *Sample) GetForgetLabelSets() bool {
+	if x != nil {
+		return x.ForgetLabelSets
+	}
+	return false
+}
+
+// LabelSet is the labels of values, told once per stream.
+type LabelSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number by which values refer to it, above zero and unique within the stream.
+	Id uint32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The value of each label, by its name.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The task that the values are of; empty if they are not of a task.
+	Task          string `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabelSet) Reset() {
+	*x = LabelSet{}
+	mi := &file_stats_v1_stats_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabelSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabelSet) ProtoMessage() {}
+
+func (x *LabelSet) ProtoReflect() protoreflect.Message {
+	mi := &file_stats_v1_stats_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabelSet.ProtoReflect.Descriptor instead.
+func (*LabelSet) Descriptor() ([]byte, []int) {
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LabelSet) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *LabelSet) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *LabelSet) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
 // CPU is the time that the processors have spent since the machine started.
 type CPU struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -639,7 +956,7 @@ type CPU struct {
 
 func (x *CPU) Reset() {
 	*x = CPU{}
-	mi := &file_stats_v1_stats_proto_msgTypes[8]
+	mi := &file_stats_v1_stats_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +968,7 @@ func (x *CPU) String() string {
 func (*CPU) ProtoMessage() {}
 
 func (x *CPU) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[8]
+	mi := &file_stats_v1_stats_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +981,7 @@ func (x *CPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPU.ProtoReflect.Descriptor instead.
 func (*CPU) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{8}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CPU) GetTotal() *CPUTimes {
@@ -708,7 +1025,7 @@ type CPUTimes struct {
 
 func (x *CPUTimes) Reset() {
 	*x = CPUTimes{}
-	mi := &file_stats_v1_stats_proto_msgTypes[9]
+	mi := &file_stats_v1_stats_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +1037,7 @@ func (x *CPUTimes) String() string {
 func (*CPUTimes) ProtoMessage() {}
 
 func (x *CPUTimes) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[9]
+	mi := &file_stats_v1_stats_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +1050,7 @@ func (x *CPUTimes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUTimes.ProtoReflect.Descriptor instead.
 func (*CPUTimes) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{9}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CPUTimes) GetName() string {
@@ -822,7 +1139,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_stats_v1_stats_proto_msgTypes[10]
+	mi := &file_stats_v1_stats_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +1151,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[10]
+	mi := &file_stats_v1_stats_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +1164,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{10}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Memory) GetTotal() uint64 {
@@ -918,7 +1235,7 @@ type Swap struct {
 
 func (x *Swap) Reset() {
 	*x = Swap{}
-	mi := &file_stats_v1_stats_proto_msgTypes[11]
+	mi := &file_stats_v1_stats_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1247,7 @@ func (x *Swap) String() string {
 func (*Swap) ProtoMessage() {}
 
 func (x *Swap) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[11]
+	mi := &file_stats_v1_stats_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1260,7 @@ func (x *Swap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Swap.ProtoReflect.Descriptor instead.
 func (*Swap) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{11}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Swap) GetTotal() uint64 {
@@ -1008,7 +1325,7 @@ type FileSystem struct {
 
 func (x *FileSystem) Reset() {
 	*x = FileSystem{}
-	mi := &file_stats_v1_stats_proto_msgTypes[12]
+	mi := &file_stats_v1_stats_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1337,7 @@ func (x *FileSystem) String() string {
 func (*FileSystem) ProtoMessage() {}
 
 func (x *FileSystem) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[12]
+	mi := &file_stats_v1_stats_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1350,7 @@ func (x *FileSystem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileSystem.ProtoReflect.Descriptor instead.
 func (*FileSystem) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{12}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FileSystem) GetDevice() string {
@@ -1126,7 +1443,7 @@ type Disk struct {
 
 func (x *Disk) Reset() {
 	*x = Disk{}
-	mi := &file_stats_v1_stats_proto_msgTypes[13]
+	mi := &file_stats_v1_stats_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1455,7 @@ func (x *Disk) String() string {
 func (*Disk) ProtoMessage() {}
 
 func (x *Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[13]
+	mi := &file_stats_v1_stats_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1468,7 @@ func (x *Disk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disk.ProtoReflect.Descriptor instead.
 func (*Disk) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{13}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Disk) GetDevice() string {
@@ -1244,7 +1561,7 @@ type Network struct {
 
 func (x *Network) Reset() {
 	*x = Network{}
-	mi := &file_stats_v1_stats_proto_msgTypes[14]
+	mi := &file_stats_v1_stats_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1573,7 @@ func (x *Network) String() string {
 func (*Network) ProtoMessage() {}
 
 func (x *Network) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[14]
+	mi := &file_stats_v1_stats_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1586,7 @@ func (x *Network) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Network.ProtoReflect.Descriptor instead.
 func (*Network) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{14}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Network) GetInterface() string {
@@ -1352,7 +1669,7 @@ type Temperature struct {
 
 func (x *Temperature) Reset() {
 	*x = Temperature{}
-	mi := &file_stats_v1_stats_proto_msgTypes[15]
+	mi := &file_stats_v1_stats_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1681,7 @@ func (x *Temperature) String() string {
 func (*Temperature) ProtoMessage() {}
 
 func (x *Temperature) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[15]
+	mi := &file_stats_v1_stats_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1694,7 @@ func (x *Temperature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Temperature.ProtoReflect.Descriptor instead.
 func (*Temperature) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{15}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Temperature) GetSensor() string {
@@ -1423,7 +1740,7 @@ type Load struct {
 
 func (x *Load) Reset() {
 	*x = Load{}
-	mi := &file_stats_v1_stats_proto_msgTypes[16]
+	mi := &file_stats_v1_stats_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1752,7 @@ func (x *Load) String() string {
 func (*Load) ProtoMessage() {}
 
 func (x *Load) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[16]
+	mi := &file_stats_v1_stats_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1765,7 @@ func (x *Load) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Load.ProtoReflect.Descriptor instead.
 func (*Load) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{16}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Load) GetOne() float64 {
@@ -1479,15 +1796,21 @@ type Value struct {
 	Series string `protobuf:"bytes,1,opt,name=series,proto3" json:"series,omitempty"`
 	// The value of each of the series' labels, by name of the label.
 	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The value, in the unit of the series.
-	Value         float64 `protobuf:"fixed64,3,opt,name=value,proto3" json:"value,omitempty"`
+	// The value, in the unit of the series. Of a histogram it is not set.
+	Value float64 `protobuf:"fixed64,3,opt,name=value,proto3" json:"value,omitempty"`
+	// Number of the set of labels that it has; 0 if labels and task say it here.
+	LabelSet uint32 `protobuf:"varint,4,opt,name=label_set,json=labelSet,proto3" json:"label_set,omitempty"`
+	// Id of the task that it is of, for a series with per_task.
+	Task string `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
+	// The value of a histogram.
+	Histogram     *Histogram `protobuf:"bytes,6,opt,name=histogram,proto3" json:"histogram,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Value) Reset() {
 	*x = Value{}
-	mi := &file_stats_v1_stats_proto_msgTypes[17]
+	mi := &file_stats_v1_stats_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1822,7 @@ func (x *Value) String() string {
 func (*Value) ProtoMessage() {}
 
 func (x *Value) ProtoReflect() protoreflect.Message {
-	mi := &file_stats_v1_stats_proto_msgTypes[17]
+	mi := &file_stats_v1_stats_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1835,7 @@ func (x *Value) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Value.ProtoReflect.Descriptor instead.
 func (*Value) Descriptor() ([]byte, []int) {
-	return file_stats_v1_stats_proto_rawDescGZIP(), []int{17}
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Value) GetSeries() string {
@@ -1536,6 +1859,83 @@ func (x *Value) GetValue() float64 {
 	return 0
 }
 
+func (x *Value) GetLabelSet() uint32 {
+	if x != nil {
+		return x.LabelSet
+	}
+	return 0
+}
+
+func (x *Value) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *Value) GetHistogram() *Histogram {
+	if x != nil {
+		return x.Histogram
+	}
+	return nil
+}
+
+// Histogram counts observations by their size since its source began.
+type Histogram struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of observations in each bucket, without those of the buckets before it: one
+	// count more than the series has bounds.
+	Counts []uint64 `protobuf:"varint,1,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	// Sum of all observations, in the unit of the series.
+	Sum           float64 `protobuf:"fixed64,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Histogram) Reset() {
+	*x = Histogram{}
+	mi := &file_stats_v1_stats_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Histogram) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Histogram) ProtoMessage() {}
+
+func (x *Histogram) ProtoReflect() protoreflect.Message {
+	mi := &file_stats_v1_stats_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Histogram.ProtoReflect.Descriptor instead.
+func (*Histogram) Descriptor() ([]byte, []int) {
+	return file_stats_v1_stats_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Histogram) GetCounts() []uint64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *Histogram) GetSum() float64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
 var File_stats_v1_stats_proto protoreflect.FileDescriptor
 
 const file_stats_v1_stats_proto_rawDesc = "" +
@@ -1551,20 +1951,38 @@ const file_stats_v1_stats_proto_rawDesc = "" +
 	"\rconfig_schema\x18\x02 \x01(\fR\fconfigSchema\x12\x14\n" +
 	"\x05parts\x18\x03 \x03(\tR\x05parts\x12/\n" +
 	"\x06series\x18\x04 \x03(\v2\x17.drover.stats.v1.SeriesR\x06series\x12\x1a\n" +
-	"\bfeatures\x18\x05 \x03(\tR\bfeatures\"\x95\x01\n" +
+	"\bfeatures\x18\x05 \x03(\tR\bfeatures\"\xc8\x01\n" +
 	"\x06Series\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04unit\x18\x02 \x01(\tR\x04unit\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12)\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x15.drover.stats.v1.KindR\x04kind\x12\x16\n" +
-	"\x06labels\x18\x05 \x03(\tR\x06labels\"H\n" +
+	"\x06labels\x18\x05 \x03(\tR\x06labels\x12\x16\n" +
+	"\x06bounds\x18\x06 \x03(\x01R\x06bounds\x12\x19\n" +
+	"\bper_task\x18\a \x01(\bR\aperTask\"H\n" +
 	"\x10SetConfigRequest\x12\x1c\n" +
 	"\tcollector\x18\x01 \x01(\tR\tcollector\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +
-	"\x11SetConfigResponse\"e\n" +
+	"\x11SetConfigResponse\"\x84\x01\n" +
 	"\x0eCollectRequest\x12\x1c\n" +
 	"\tcollector\x18\x01 \x01(\tR\tcollector\x125\n" +
-	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\binterval\"\xcb\x04\n" +
+	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x1d\n" +
+	"\n" +
+	"label_sets\x18\x03 \x01(\bR\tlabelSets\"\\\n" +
+	"\x0fSetTasksRequest\x12\x1c\n" +
+	"\tcollector\x18\x01 \x01(\tR\tcollector\x12+\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x15.drover.stats.v1.TaskR\x05tasks\"\x12\n" +
+	"\x10SetTasksResponse\"\xc9\x01\n" +
+	"\x04Task\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x15\n" +
+	"\x06job_id\x18\x03 \x01(\tR\x05jobId\x12\x1d\n" +
+	"\n" +
+	"task_group\x18\x04 \x01(\tR\ttaskGroup\x12\x19\n" +
+	"\balloc_id\x18\x05 \x01(\tR\aallocId\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x16\n" +
+	"\x06driver\x18\a \x01(\tR\x06driver\x12\x16\n" +
+	"\x06cgroup\x18\b \x01(\tR\x06cgroup\"\xb1\x05\n" +
 	"\x06Sample\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12&\n" +
 	"\x03cpu\x18\x02 \x01(\v2\x14.drover.stats.v1.CPUR\x03cpu\x12/\n" +
@@ -1578,7 +1996,17 @@ const file_stats_v1_stats_proto_rawDesc = "" +
 	"\x06uptime\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x06uptime\x12.\n" +
 	"\x06values\x18\v \x03(\v2\x16.drover.stats.v1.ValueR\x06values\x12\x1a\n" +
-	"\bproblems\x18\f \x03(\tR\bproblems\"g\n" +
+	"\bproblems\x18\f \x03(\tR\bproblems\x128\n" +
+	"\n" +
+	"label_sets\x18\r \x03(\v2\x19.drover.stats.v1.LabelSetR\tlabelSets\x12*\n" +
+	"\x11forget_label_sets\x18\x0e \x01(\bR\x0fforgetLabelSets\"\xa8\x01\n" +
+	"\bLabelSet\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12=\n" +
+	"\x06labels\x18\x02 \x03(\v2%.drover.stats.v1.LabelSet.LabelsEntryR\x06labels\x12\x12\n" +
+	"\x04task\x18\x03 \x01(\tR\x04task\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"g\n" +
 	"\x03CPU\x12/\n" +
 	"\x05total\x18\x01 \x01(\v2\x19.drover.stats.v1.CPUTimesR\x05total\x12/\n" +
 	"\x05cores\x18\x02 \x03(\v2\x19.drover.stats.v1.CPUTimesR\x05cores\"\xce\x01\n" +
@@ -1655,23 +2083,31 @@ const file_stats_v1_stats_proto_rawDesc = "" +
 	"\x04Load\x12\x10\n" +
 	"\x03one\x18\x01 \x01(\x01R\x03one\x12\x12\n" +
 	"\x04five\x18\x02 \x01(\x01R\x04five\x12\x18\n" +
-	"\afifteen\x18\x03 \x01(\x01R\afifteen\"\xac\x01\n" +
+	"\afifteen\x18\x03 \x01(\x01R\afifteen\"\x97\x02\n" +
 	"\x05Value\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\tR\x06series\x12:\n" +
 	"\x06labels\x18\x02 \x03(\v2\".drover.stats.v1.Value.LabelsEntryR\x06labels\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\x01R\x05value\x1a9\n" +
+	"\x05value\x18\x03 \x01(\x01R\x05value\x12\x1b\n" +
+	"\tlabel_set\x18\x04 \x01(\rR\blabelSet\x12\x12\n" +
+	"\x04task\x18\x05 \x01(\tR\x04task\x128\n" +
+	"\thistogram\x18\x06 \x01(\v2\x1a.drover.stats.v1.HistogramR\thistogram\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*>\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
+	"\tHistogram\x12\x16\n" +
+	"\x06counts\x18\x01 \x03(\x04R\x06counts\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\x01R\x03sum*R\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"KIND_GAUGE\x10\x01\x12\x10\n" +
-	"\fKIND_COUNTER\x10\x022\xf9\x01\n" +
+	"\fKIND_COUNTER\x10\x02\x12\x12\n" +
+	"\x0eKIND_HISTOGRAM\x10\x032\xca\x02\n" +
 	"\x05Stats\x12U\n" +
 	"\n" +
 	"Collectors\x12\".drover.stats.v1.CollectorsRequest\x1a#.drover.stats.v1.CollectorsResponse\x12R\n" +
-	"\tSetConfig\x12!.drover.stats.v1.SetConfigRequest\x1a\".drover.stats.v1.SetConfigResponse\x12E\n" +
+	"\tSetConfig\x12!.drover.stats.v1.SetConfigRequest\x1a\".drover.stats.v1.SetConfigResponse\x12O\n" +
+	"\bSetTasks\x12 .drover.stats.v1.SetTasksRequest\x1a!.drover.stats.v1.SetTasksResponse\x12E\n" +
 	"\aCollect\x12\x1f.drover.stats.v1.CollectRequest\x1a\x17.drover.stats.v1.Sample0\x01BCZAgithub.com/drover-project/drover/sdk/internal/pb/stats/v1;statsv1b\x06proto3"
 
 var (
@@ -1687,7 +2123,7 @@ func file_stats_v1_stats_proto_rawDescGZIP() []byte {
 }
 
 var file_stats_v1_stats_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_stats_v1_stats_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_stats_v1_stats_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_stats_v1_stats_proto_goTypes = []any{
 	(Kind)(0),                     // 0: drover.stats.v1.Kind
 	(*CollectorsRequest)(nil),     // 1: drover.stats.v1.CollectorsRequest
@@ -1697,54 +2133,66 @@ var file_stats_v1_stats_proto_goTypes = []any{
 	(*SetConfigRequest)(nil),      // 5: drover.stats.v1.SetConfigRequest
 	(*SetConfigResponse)(nil),     // 6: drover.stats.v1.SetConfigResponse
 	(*CollectRequest)(nil),        // 7: drover.stats.v1.CollectRequest
-	(*Sample)(nil),                // 8: drover.stats.v1.Sample
-	(*CPU)(nil),                   // 9: drover.stats.v1.CPU
-	(*CPUTimes)(nil),              // 10: drover.stats.v1.CPUTimes
-	(*Memory)(nil),                // 11: drover.stats.v1.Memory
-	(*Swap)(nil),                  // 12: drover.stats.v1.Swap
-	(*FileSystem)(nil),            // 13: drover.stats.v1.FileSystem
-	(*Disk)(nil),                  // 14: drover.stats.v1.Disk
-	(*Network)(nil),               // 15: drover.stats.v1.Network
-	(*Temperature)(nil),           // 16: drover.stats.v1.Temperature
-	(*Load)(nil),                  // 17: drover.stats.v1.Load
-	(*Value)(nil),                 // 18: drover.stats.v1.Value
-	nil,                           // 19: drover.stats.v1.Value.LabelsEntry
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*SetTasksRequest)(nil),       // 8: drover.stats.v1.SetTasksRequest
+	(*SetTasksResponse)(nil),      // 9: drover.stats.v1.SetTasksResponse
+	(*Task)(nil),                  // 10: drover.stats.v1.Task
+	(*Sample)(nil),                // 11: drover.stats.v1.Sample
+	(*LabelSet)(nil),              // 12: drover.stats.v1.LabelSet
+	(*CPU)(nil),                   // 13: drover.stats.v1.CPU
+	(*CPUTimes)(nil),              // 14: drover.stats.v1.CPUTimes
+	(*Memory)(nil),                // 15: drover.stats.v1.Memory
+	(*Swap)(nil),                  // 16: drover.stats.v1.Swap
+	(*FileSystem)(nil),            // 17: drover.stats.v1.FileSystem
+	(*Disk)(nil),                  // 18: drover.stats.v1.Disk
+	(*Network)(nil),               // 19: drover.stats.v1.Network
+	(*Temperature)(nil),           // 20: drover.stats.v1.Temperature
+	(*Load)(nil),                  // 21: drover.stats.v1.Load
+	(*Value)(nil),                 // 22: drover.stats.v1.Value
+	(*Histogram)(nil),             // 23: drover.stats.v1.Histogram
+	nil,                           // 24: drover.stats.v1.LabelSet.LabelsEntry
+	nil,                           // 25: drover.stats.v1.Value.LabelsEntry
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 }
 var file_stats_v1_stats_proto_depIdxs = []int32{
 	3,  // 0: drover.stats.v1.CollectorsResponse.collectors:type_name -> drover.stats.v1.Info
 	4,  // 1: drover.stats.v1.Info.series:type_name -> drover.stats.v1.Series
 	0,  // 2: drover.stats.v1.Series.kind:type_name -> drover.stats.v1.Kind
-	20, // 3: drover.stats.v1.CollectRequest.interval:type_name -> google.protobuf.Duration
-	21, // 4: drover.stats.v1.Sample.time:type_name -> google.protobuf.Timestamp
-	9,  // 5: drover.stats.v1.Sample.cpu:type_name -> drover.stats.v1.CPU
-	11, // 6: drover.stats.v1.Sample.memory:type_name -> drover.stats.v1.Memory
-	12, // 7: drover.stats.v1.Sample.swap:type_name -> drover.stats.v1.Swap
-	13, // 8: drover.stats.v1.Sample.file_systems:type_name -> drover.stats.v1.FileSystem
-	14, // 9: drover.stats.v1.Sample.disks:type_name -> drover.stats.v1.Disk
-	15, // 10: drover.stats.v1.Sample.networks:type_name -> drover.stats.v1.Network
-	16, // 11: drover.stats.v1.Sample.temperatures:type_name -> drover.stats.v1.Temperature
-	17, // 12: drover.stats.v1.Sample.load:type_name -> drover.stats.v1.Load
-	20, // 13: drover.stats.v1.Sample.uptime:type_name -> google.protobuf.Duration
-	18, // 14: drover.stats.v1.Sample.values:type_name -> drover.stats.v1.Value
-	10, // 15: drover.stats.v1.CPU.total:type_name -> drover.stats.v1.CPUTimes
-	10, // 16: drover.stats.v1.CPU.cores:type_name -> drover.stats.v1.CPUTimes
-	20, // 17: drover.stats.v1.Disk.read_time:type_name -> google.protobuf.Duration
-	20, // 18: drover.stats.v1.Disk.write_time:type_name -> google.protobuf.Duration
-	20, // 19: drover.stats.v1.Disk.busy_time:type_name -> google.protobuf.Duration
-	19, // 20: drover.stats.v1.Value.labels:type_name -> drover.stats.v1.Value.LabelsEntry
-	1,  // 21: drover.stats.v1.Stats.Collectors:input_type -> drover.stats.v1.CollectorsRequest
-	5,  // 22: drover.stats.v1.Stats.SetConfig:input_type -> drover.stats.v1.SetConfigRequest
-	7,  // 23: drover.stats.v1.Stats.Collect:input_type -> drover.stats.v1.CollectRequest
-	2,  // 24: drover.stats.v1.Stats.Collectors:output_type -> drover.stats.v1.CollectorsResponse
-	6,  // 25: drover.stats.v1.Stats.SetConfig:output_type -> drover.stats.v1.SetConfigResponse
-	8,  // 26: drover.stats.v1.Stats.Collect:output_type -> drover.stats.v1.Sample
-	24, // [24:27] is the sub-list for method output_type
-	21, // [21:24] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	26, // 3: drover.stats.v1.CollectRequest.interval:type_name -> google.protobuf.Duration
+	10, // 4: drover.stats.v1.SetTasksRequest.tasks:type_name -> drover.stats.v1.Task
+	27, // 5: drover.stats.v1.Sample.time:type_name -> google.protobuf.Timestamp
+	13, // 6: drover.stats.v1.Sample.cpu:type_name -> drover.stats.v1.CPU
+	15, // 7: drover.stats.v1.Sample.memory:type_name -> drover.stats.v1.Memory
+	16, // 8: drover.stats.v1.Sample.swap:type_name -> drover.stats.v1.Swap
+	17, // 9: drover.stats.v1.Sample.file_systems:type_name -> drover.stats.v1.FileSystem
+	18, // 10: drover.stats.v1.Sample.disks:type_name -> drover.stats.v1.Disk
+	19, // 11: drover.stats.v1.Sample.networks:type_name -> drover.stats.v1.Network
+	20, // 12: drover.stats.v1.Sample.temperatures:type_name -> drover.stats.v1.Temperature
+	21, // 13: drover.stats.v1.Sample.load:type_name -> drover.stats.v1.Load
+	26, // 14: drover.stats.v1.Sample.uptime:type_name -> google.protobuf.Duration
+	22, // 15: drover.stats.v1.Sample.values:type_name -> drover.stats.v1.Value
+	12, // 16: drover.stats.v1.Sample.label_sets:type_name -> drover.stats.v1.LabelSet
+	24, // 17: drover.stats.v1.LabelSet.labels:type_name -> drover.stats.v1.LabelSet.LabelsEntry
+	14, // 18: drover.stats.v1.CPU.total:type_name -> drover.stats.v1.CPUTimes
+	14, // 19: drover.stats.v1.CPU.cores:type_name -> drover.stats.v1.CPUTimes
+	26, // 20: drover.stats.v1.Disk.read_time:type_name -> google.protobuf.Duration
+	26, // 21: drover.stats.v1.Disk.write_time:type_name -> google.protobuf.Duration
+	26, // 22: drover.stats.v1.Disk.busy_time:type_name -> google.protobuf.Duration
+	25, // 23: drover.stats.v1.Value.labels:type_name -> drover.stats.v1.Value.LabelsEntry
+	23, // 24: drover.stats.v1.Value.histogram:type_name -> drover.stats.v1.Histogram
+	1,  // 25: drover.stats.v1.Stats.Collectors:input_type -> drover.stats.v1.CollectorsRequest
+	5,  // 26: drover.stats.v1.Stats.SetConfig:input_type -> drover.stats.v1.SetConfigRequest
+	8,  // 27: drover.stats.v1.Stats.SetTasks:input_type -> drover.stats.v1.SetTasksRequest
+	7,  // 28: drover.stats.v1.Stats.Collect:input_type -> drover.stats.v1.CollectRequest
+	2,  // 29: drover.stats.v1.Stats.Collectors:output_type -> drover.stats.v1.CollectorsResponse
+	6,  // 30: drover.stats.v1.Stats.SetConfig:output_type -> drover.stats.v1.SetConfigResponse
+	9,  // 31: drover.stats.v1.Stats.SetTasks:output_type -> drover.stats.v1.SetTasksResponse
+	11, // 32: drover.stats.v1.Stats.Collect:output_type -> drover.stats.v1.Sample
+	29, // [29:33] is the sub-list for method output_type
+	25, // [25:29] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_stats_v1_stats_proto_init() }
@@ -1752,14 +2200,14 @@ func file_stats_v1_stats_proto_init() {
 	if File_stats_v1_stats_proto != nil {
 		return
 	}
-	file_stats_v1_stats_proto_msgTypes[15].OneofWrappers = []any{}
+	file_stats_v1_stats_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_stats_v1_stats_proto_rawDesc), len(file_stats_v1_stats_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Stats_Collectors_FullMethodName = "/drover.stats.v1.Stats/Collectors"
 	Stats_SetConfig_FullMethodName  = "/drover.stats.v1.Stats/SetConfig"
+	Stats_SetTasks_FullMethodName   = "/drover.stats.v1.Stats/SetTasks"
 	Stats_Collect_FullMethodName    = "/drover.stats.v1.Stats/Collect"
 )
 
@@ -43,6 +44,10 @@ type StatsClient interface {
 	// SetConfig passes the agent's configuration of a collector, before its first
 	// Collect and again whenever it changes.
 	SetConfig(ctx context.Context, in *SetConfigRequest, opts ...grpc.CallOption) (*SetConfigResponse, error)
+	// SetTasks says which tasks run on the node: all of them, before the first Collect and
+	// again whenever one starts or ends. A host calls it only if the collector announces
+	// the feature "tasks".
+	SetTasks(ctx context.Context, in *SetTasksRequest, opts ...grpc.CallOption) (*SetTasksResponse, error)
 	// Collect streams samples: one at once, then one per interval.
 	Collect(ctx context.Context, in *CollectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Sample], error)
 }
@@ -69,6 +74,16 @@ func (c *statsClient) SetConfig(ctx context.Context, in *SetConfigRequest, opts 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetConfigResponse)
 	err := c.cc.Invoke(ctx, Stats_SetConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *statsClient) SetTasks(ctx context.Context, in *SetTasksRequest, opts ...grpc.CallOption) (*SetTasksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetTasksResponse)
+	err := c.cc.Invoke(ctx, Stats_SetTasks_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +125,10 @@ type StatsServer interface {
 	// SetConfig passes the agent's configuration of a collector, before its first
 	// Collect and again whenever it changes.
 	SetConfig(context.Context, *SetConfigRequest) (*SetConfigResponse, error)
+	// SetTasks says which tasks run on the node: all of them, before the first Collect and
+	// again whenever one starts or ends. A host calls it only if the collector announces
+	// the feature "tasks".
+	SetTasks(context.Context, *SetTasksRequest) (*SetTasksResponse, error)
 	// Collect streams samples: one at once, then one per interval.
 	Collect(*CollectRequest, grpc.ServerStreamingServer[Sample]) error
 	mustEmbedUnimplementedStatsServer()
@@ -127,6 +146,9 @@ func (UnimplementedStatsServer) Collectors(context.Context, *CollectorsRequest) 
 }
 func (UnimplementedStatsServer) SetConfig(context.Context, *SetConfigRequest) (*SetConfigResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetConfig not implemented")
+}
+func (UnimplementedStatsServer) SetTasks(context.Context, *SetTasksRequest) (*SetTasksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetTasks not implemented")
 }
 func (UnimplementedStatsServer) Collect(*CollectRequest, grpc.ServerStreamingServer[Sample]) error {
 	return status.Error(codes.Unimplemented, "method Collect not implemented")
@@ -188,6 +210,24 @@ func _Stats_SetConfig_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Stats_SetTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(StatsServer).SetTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Stats_SetTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(StatsServer).SetTasks(ctx, req.(*SetTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Stats_Collect_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(CollectRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -213,6 +253,10 @@ var Stats_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetConfig",
 			Handler:    _Stats_SetConfig_Handler,
+		},
+		{
+			MethodName: "SetTasks",
+			Handler:    _Stats_SetTasks_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
