@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -136,6 +137,7 @@ type Agent struct {
 	collector *collect.Collector
 	server    *serve.Server
 	allocs    *allocs.Set
+	running   atomic.Pointer[allocs.Set] // allocs, for the plugin host, which starts before
 	devices   *devices.Keeper
 	nodeID    string
 	secret    string
@@ -227,7 +229,7 @@ func (a *Agent) open(ctx context.Context) error {
 			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
 			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, Args: a.cfg.PluginArgs, LogCollector: a.cfg.LogCollector,
 			Confine: true, Access: a.cfg.PluginAccess, Hidden: append(slices.Clone(a.cfg.Hidden), a.cfg.DataDir, a.cfg.AllocDir),
-			ProcessLimits: a.cfg.PluginLimits, StatsInterval: a.cfg.StatsInterval,
+			ProcessLimits: a.cfg.PluginLimits, StatsInterval: a.cfg.StatsInterval, Tasks: a.tasksToMeasure,
 			Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
 			Host:     plugin.Host{Version: a.cfg.Fingerprint.Version, NodeID: a.nodeID, Region: a.cfg.Region},
 			Env:      []string{plugin.StateDirEnv + "=" + pluginStateDir(a.cfg.DataDir)},
@@ -268,6 +270,7 @@ func (a *Agent) open(ctx context.Context) error {
 	a.allocs = allocs.New(allocs.Config{
 		Run: run, Updates: a.updates, Limited: func() { a.cutoff.Look() }, Garbage: func() { a.collector.Garbage() }, Parallel: a.cfg.ParallelStarts, Logger: a.cfg.Logger,
 	})
+	a.running.Store(a.allocs)
 	a.collector = collect.New(collect.Config{
 		Limits: a.cfg.GC, Root: a.cfg.AllocDir, Allocs: a.allocs, Drivers: a.plugins, Cgroups: groups, EndAcknowledged: a.updates.EndAcknowledged, Logger: a.cfg.Logger,
 	})

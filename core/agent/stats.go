@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/stats"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	measured "github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/core/telemetry"
 )
 
@@ -45,6 +46,30 @@ func (a *Agent) keepTaskStats(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// tasksToMeasure returns the running tasks for collectors that measure tasks. Before the
+// agent has read its allocs back there are none.
+func (a *Agent) tasksToMeasure() []measured.Task {
+	set := a.running.Load()
+	if set == nil {
+		return nil
+	}
+	var out []measured.Task
+	for _, r := range set.Runners() {
+		runs, err := r.Running("")
+		if err != nil {
+			continue // its driver is not there
+		}
+		alloc := r.Alloc()
+		for _, run := range runs {
+			out = append(out, measured.Task{
+				ID: alloc.ID + "/" + run.Task, Namespace: alloc.Namespace, JobID: alloc.JobID, TaskGroup: alloc.TaskGroup, AllocID: alloc.ID,
+				Name: run.Task, Driver: run.Driver.Info().Name, DriverID: run.ID,
+			})
+		}
+	}
+	return out
 }
 
 // runningTasks are the tasks that run and have a sample of now; it says that

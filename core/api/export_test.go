@@ -53,6 +53,9 @@ func (r Row) Keys(req *http.Request) []state.Key {
 	return r.action.keysOf(&query{r: req, namespace: namespaceOf(req)})
 }
 
+// WritePrometheus writes metrics in the text format of Prometheus.
+var WritePrometheus = writePrometheus
+
 // Everywhere are the parameters that every route takes.
 const Everywhere = everywhere
 

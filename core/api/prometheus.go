@@ -38,6 +38,25 @@ func writePrometheus(w io.Writer, m *MetricsSummary) error {
 		head(n, "summary")
 		fmt.Fprintf(out, "%s_sum%s %v\n%s_count%s %d\n", n, promLabels(s.Labels), s.Total, n, promLabels(s.Labels), s.TotalCount)
 	}
+	for _, h := range m.Histograms {
+		n := promName(h.Name)
+		head(n, "histogram")
+		labels := maps.Clone(h.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		sum := uint64(0)
+		for i, count := range h.Counts {
+			sum += count
+			labels["le"] = "+Inf"
+			if i < len(h.Bounds) {
+				labels["le"] = fmt.Sprint(h.Bounds[i])
+			}
+			fmt.Fprintf(out, "%s_bucket%s %d\n", n, promLabels(labels), sum)
+		}
+		delete(labels, "le")
+		fmt.Fprintf(out, "%s_sum%s %v\n%s_count%s %d\n", n, promLabels(labels), h.Sum, n, promLabels(labels), h.Count)
+	}
 	return out.Flush()
 }
 

@@ -227,6 +227,19 @@ type MetricsSummary struct {
 	Points    []MetricPoint
 	Counters  []MetricSample
 	Samples   []MetricSample
+	// Histograms, which the reference does not have, are those of collectors.
+	Histograms []MetricHistogram `json:",omitempty"`
+}
+
+// MetricHistogram counts observations by their size since its source began. Counts has one
+// count for each bound, without those before it, and a last one of what is above all.
+type MetricHistogram struct {
+	Name   string
+	Bounds []float64
+	Counts []uint64
+	Count  uint64
+	Sum    float64
+	Labels map[string]string
 }
 
 // MetricGauge is a value at a time.

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -56,13 +58,59 @@ func TestWhatCollectorsMeasureIsToldByCollector(t *testing.T) {
 	if len(r) != 2 || r[0].Collector != "file" || r[1].Collector != "other" || r[0].Plugin != "collects" || r[0].PluginVersion != "1.2.3" {
 		t.Fatalf("readings %+v", r)
 	}
-	if r[0].Problem != nil || value(r[0].Now, "file.value") != 900 || time.Since(r[0].At) > time.Minute || len(r[0].Info.Series) != 2 {
+	if r[0].Problem != nil || value(r[0].Now, "file.value") != 900 || time.Since(r[0].At) > time.Minute || len(r[0].Info.Series) != 4 {
 		t.Fatalf("reading %+v", r[0])
 	}
 	eventually(t, "there is a sample before", func() bool {
 		r := h.HostStats(t.Context())
 		return r[0].Before != nil && value(r[0].Before, "reads") < value(r[0].Now, "reads")
 	})
+}
+
+func TestACollectorOfTasksKnowsWhichRun(t *testing.T) {
+	cfg, dir := withCollectors(t)
+	if err := os.WriteFile(filepath.Join(dir, "web"), []byte("7"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	run := []stats.Task{{ID: "a1/web", AllocID: "a1", Name: "web"}, {ID: "a0/db", AllocID: "a0", Name: "db"}}
+	cfg.Tasks = func() []stats.Task {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(run)
+	}
+	h := start(t, cfg)
+	tasks := func() (out []string) {
+		r := h.HostStats(t.Context())[0]
+		if r.Now == nil || r.Problem != nil {
+			return nil
+		}
+		for _, v := range r.Now.Values {
+			if v.Series == "task.value" {
+				out = append(out, v.Task)
+			}
+		}
+		return append(out, fmt.Sprint(len(r.Tasks)))
+	}
+	told := func(want ...string) func() bool {
+		return func() bool { return slices.Equal(tasks(), want) }
+	}
+	eventually(t, "the task is measured", told("a1/web", "2"))
+	mu.Lock()
+	run = append(run, stats.Task{ID: "a2/web", AllocID: "a2", Name: "web"})
+	mu.Unlock()
+	eventually(t, "a task that has started is measured, too", told("a1/web", "a2/web", "3"))
+	if err := syscall.Kill(only(t, h).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	run = run[1:2]
+	mu.Unlock()
+	eventually(t, "the next process knows the tasks, of which some have ended", told("1"))
+	mu.Lock()
+	run = []stats.Task{{ID: "a3/web", AllocID: "a3", Name: "web"}}
+	mu.Unlock()
+	eventually(t, "the next process measures", told("a3/web", "1"))
 }
 
 func TestAPluginOfCollectorsRestsWhileNobodyAsks(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/process"
+	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/core/pluginhost/supervise"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -48,6 +49,9 @@ type Config struct {
 	// StatsInterval is the interval at which collectors measure while there is a
 	// consumer; default 1 s.
 	StatsInterval time.Duration
+	// Tasks returns the node's running tasks, for collectors that measure tasks; nil means
+	// that there are none.
+	Tasks func() []stats.Task
 	// Confine gives each plugin the rights of its kind only, changed by Access, by the
 	// name of its file; otherwise plugins have the rights of the agent. Hidden are
 	// directories, such as that of the agent's state, that restricted plugins cannot

@@ -122,7 +122,7 @@ func New(cfg Config) (*Host, error) {
 	})
 	logs := &fifos{client: logpipe.NewClient(launcher.SocketDir(), logCommand(cfg.LogCollector, launcher.SocketDir()))}
 	h.kinds = kinds.New(kinds.Config{
-		Logger: cfg.Logger, Limits: cfg.Limits, Nomad: driver.NomadHost{Logs: logs, Topology: cfg.Topology}, StatsInterval: cfg.StatsInterval,
+		Logger: cfg.Logger, Limits: cfg.Limits, Nomad: driver.NomadHost{Logs: logs, Topology: cfg.Topology}, StatsInterval: cfg.StatsInterval, Tasks: cfg.Tasks,
 		Demand: h.demand, Answering: h.changed.raise, Recovered: h.works.Recovered, Owner: h.owner, Mark: launcher.Mark(), Started: launcher.FreeTasks,
 	})
 	h.shared = &supervise.Shared{

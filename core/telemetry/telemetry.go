@@ -20,7 +20,7 @@
 // filter, sorted by name. It is never changed afterwards, so sinks share it without
 // copying. A gauge is the current value. A counter is the sum since the process
 // started: a protocol that needs differences stores the previous value, by Sample.Key.
-// A summary has its sum and count since then, and in Recent the values of the
+// So is a histogram, with its buckets. A summary has its sum and count since then, and in Recent the values of the
 // recorder's newest interval.
 //
 // A slow sink delays no other: a set that arrives while Publish is still running is
@@ -42,9 +42,10 @@ type Kind uint8
 
 // The kinds.
 const (
-	Gauge   Kind = iota // the current value
-	Counter             // a sum that only grows during the life of the process
-	Summary             // many observations
+	Gauge     Kind = iota // the current value
+	Counter               // a sum that only grows during the life of the process
+	Summary               // many observations
+	Histogram             // many observations, counted by their size
 )
 
 // Sample is the value of one metric at one time. It is immutable once returned;
@@ -53,15 +54,25 @@ type Sample struct {
 	Name   string // "nomad.client.allocs.cpu.user"
 	Kind   Kind
 	Labels map[string]string
-	// Value is the value of a gauge, the sum of a counter, or the sum of a summary's
-	// observations. The last two count since the process started.
+	// Value is the value of a gauge, the sum of a counter, or the sum of the observations
+	// of a summary or histogram. All but the first count since the process started.
 	Value float64
-	// Count is the number of a summary's observations since the process started.
+	// Count is the number of observations of a summary or histogram since the process
+	// started.
 	Count uint64
+	// Buckets are those of a histogram, else nil.
+	Buckets *Buckets
 	// Recent has the values of a counter or summary in the recorder's newest complete
 	// interval, or the sum of a counter that a source maintains itself; nil if there
 	// are none.
 	Recent *Aggregate
+}
+
+// Buckets counts observations by their size. Counts has one count for each bound, of what is
+// not above it and above the bound before, and a last one of what is above all bounds.
+type Buckets struct {
+	Bounds []float64 // ascending
+	Counts []uint64
 }
 
 // Aggregate summarizes the observations of one interval.

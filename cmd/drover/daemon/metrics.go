@@ -141,6 +141,10 @@ func (d *Daemon) Metrics(ctx context.Context) *api.MetricsSummary {
 			out.Counters = append(out.Counters, sampleOf(s))
 		case telemetry.Summary:
 			out.Samples = append(out.Samples, sampleOf(s))
+		case telemetry.Histogram:
+			out.Histograms = append(out.Histograms, api.MetricHistogram{
+				Name: s.Name, Bounds: s.Buckets.Bounds, Counts: s.Buckets.Counts, Count: s.Count, Sum: s.Value, Labels: s.Labels,
+			})
 		}
 	}
 	return out

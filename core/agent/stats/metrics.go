@@ -5,6 +5,7 @@ package stats
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost"
@@ -144,24 +145,48 @@ const maxValues = 5000
 
 // series adds what only this collector measures.
 func (s *samples) series(r pluginhost.HostReading) {
-	kinds := map[string]stats.SeriesKind{}
-	for _, x := range r.Info.Series {
-		kinds[x.Name] = x.Kind
+	declared := map[string]*stats.Series{}
+	for i := range r.Info.Series {
+		declared[r.Info.Series[i].Name] = &r.Info.Series[i]
+	}
+	tasks := make(map[string]*stats.Task, len(r.Tasks))
+	for i := range r.Tasks {
+		tasks[r.Tasks[i].ID] = &r.Tasks[i]
 	}
 	for _, v := range r.Now.Values[:min(len(r.Now.Values), maxValues)] {
+		x := declared[v.Series]
+		t := tasks[v.Task]
+		if x == nil || x.PerTask != (t != nil) { // not declared, or of a task that does not run
+			continue
+		}
 		of := s.with("collector", r.Collector)
+		if t != nil { // as the metrics of allocs have them
+			of["alloc_id"], of["task_group"], of["task"], of["namespace"], of["job"] = t.AllocID, t.TaskGroup, t.Name, t.Namespace, t.JobID
+		}
 		for name, value := range v.Labels {
 			if _, ours := of[name]; !ours {
 				of[name] = value
 			}
 		}
-		kind, declared := kinds[v.Series]
-		switch name := "drover.client.stats." + v.Series; {
-		case !declared:
-		case kind == stats.Gauge, kind == stats.SeriesUnknown:
-			s.gauge(of, name, v.Value)
-		case kind == stats.Counter:
+		switch name := "drover.client.stats." + v.Series; x.Kind {
+		case stats.Counter:
 			s.counter(of, name, v.Value)
+		case stats.Histogram:
+			s.histogram(of, name, x.Bounds, v.Observed)
+		default:
+			s.gauge(of, name, v.Value)
 		}
 	}
+}
+
+// histogram adds the value of a histogram, unless its counts are not those of its buckets.
+func (s *samples) histogram(labels map[string]string, name string, bounds []float64, o *stats.Observed) {
+	if o == nil || len(bounds) > stats.MaxBounds || len(o.Counts) != len(bounds)+1 || !slices.IsSorted(bounds) {
+		return
+	}
+	delete(labels, "le") // the name of the bucket where buckets are lines
+	s.out = append(s.out, telemetry.Sample{
+		Name: name, Kind: telemetry.Histogram, Value: o.Sum, Count: o.Count(), Labels: labels,
+		Buckets: &telemetry.Buckets{Bounds: bounds, Counts: o.Counts},
+	})
 }

@@ -300,6 +300,37 @@ func TestSeriesOfACollectorThatIsAwayEnd(t *testing.T) {
 	}
 }
 
+func TestHistogramsAndValuesOfTasksBecomeMetrics(t *testing.T) {
+	took := &host.Observed{Counts: []uint64{3, 2, 1}, Sum: 9}
+	r := reading("disks", &host.Sample{Time: time.Now(), Values: []host.Value{
+		{Series: "took", Labels: map[string]string{"device": "sda", "le": "1"}, Observed: took},
+		{Series: "took", Observed: &host.Observed{Counts: []uint64{1}}}, {Series: "took", Value: 6}, // not the buckets of the series
+		{Series: "waits", Task: "a1/web", Value: 7}, {Series: "waits", Task: "gone/web", Value: 8}, {Series: "waits", Value: 9},
+		{Series: "plain", Task: "a1/web", Value: 1},
+	}}, nil)
+	r.Info.Series = []host.Series{
+		{Name: "took", Kind: host.Histogram, Bounds: []float64{1, 10}}, {Name: "waits", Kind: host.Counter, PerTask: true}, {Name: "plain", Kind: host.Gauge},
+	}
+	r.Tasks = []host.Task{{ID: "a1/web", AllocID: "a1", TaskGroup: "g", Name: "web", Namespace: "default", JobID: "j"}}
+	var got []telemetry.Sample
+	for _, s := range stats.HostSamples([]pluginhost.HostReading{r}, 2000, nil) {
+		if strings.HasPrefix(s.Name, "drover.client.stats.") {
+			got = append(got, s)
+		}
+	}
+	if len(got) != 2 {
+		t.Fatalf("got %+v", got)
+	}
+	h, ok := find(got, "drover.client.stats.took", "device", "sda", "collector", "disks")
+	if !ok || h.Kind != telemetry.Histogram || h.Count != 6 || h.Value != 9 || h.Buckets == nil || h.Buckets.Counts[2] != 1 || h.Labels["le"] != "" {
+		t.Errorf("histogram %+v", h)
+	}
+	w, ok := find(got, "drover.client.stats.waits", "alloc_id", "a1", "task", "web", "task_group", "g", "namespace", "default", "job", "j")
+	if !ok || w.Kind != telemetry.Counter || w.Value != 7 {
+		t.Errorf("of a task: %+v", got)
+	}
+}
+
 func TestAnAllocsMetricsHaveTheReferencesNamesAndLabels(t *testing.T) {
 	job := &model.Job{
 		ID: "cron/periodic-1795262400", Name: "cron/periodic-1795262400", ParentID: "cron", Meta: map[string]string{"team": "a", "tier": "1"},

@@ -4,9 +4,12 @@
 package kinds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost/feed"
@@ -28,6 +31,8 @@ type HostReading struct {
 	Now, Before   *stats.Sample
 	At            time.Time
 	Problem       error
+	// Tasks are the tasks that run. Values of other tasks are of tasks that have ended.
+	Tasks []stats.Task
 }
 
 // Collectors holds all collectors that plugins serve. They have no fingerprints, and
@@ -51,6 +56,10 @@ type collectorSlot struct {
 	away    error         // why no process serves it
 	resting bool          // it has no process because nobody wanted it; one can be started
 	feed    *feed.Feed[stats.Sample, samplePair]
+
+	telling sync.Mutex    // is held during a call of SetTasks
+	told    []stats.Task  // the tasks of which toldTo was told last
+	toldTo  stats.Backend // nil: no process was told of tasks yet
 }
 
 func newCollectors(cfg Config) *Collectors {
@@ -93,6 +102,9 @@ func (c *Collectors) collect(ctx context.Context, s *collectorSlot, interval tim
 		backend, away, resting, changed := s.backend, s.away, s.resting, c.changed
 		c.mu.Unlock()
 		if backend != nil {
+			if err := c.tell(ready, s, backend, c.tasks()); err != nil {
+				return nil, err
+			}
 			return backend.Collect(ctx, interval)
 		}
 		if !resting {
@@ -107,10 +119,60 @@ func (c *Collectors) collect(ctx context.Context, s *collectorSlot, interval tim
 	}
 }
 
+// tasks returns the running tasks, sorted.
+func (c *Collectors) tasks() []stats.Task {
+	if c.cfg.Tasks == nil {
+		return nil
+	}
+	out := c.cfg.Tasks()
+	slices.SortFunc(out, func(a, b stats.Task) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// tell says to a collector that measures tasks which tasks run, unless it knows.
+func (c *Collectors) tell(ctx context.Context, s *collectorSlot, b stats.Backend, tasks []stats.Task) error {
+	if !stats.Has(b, stats.FeatureTasks) {
+		return nil
+	}
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	if s.toldTo == b && slices.Equal(s.told, tasks) {
+		return nil
+	}
+	if err := b.(stats.TaskCollector).SetTasks(ctx, tasks); err != nil {
+		return fmt.Errorf("collector %q: tell it which tasks run: %w", s.name, err)
+	}
+	s.told, s.toldTo = tasks, b
+	return nil
+}
+
+// tellAll tells all collectors with an open stream which tasks run.
+func (c *Collectors) tellAll(ctx context.Context, tasks []stats.Task) {
+	type known struct {
+		slot    *collectorSlot
+		backend stats.Backend
+	}
+	c.mu.Lock()
+	var all []known
+	for _, s := range c.slots() {
+		if s.backend != nil && s.feed.Open() {
+			all = append(all, known{s, s.backend})
+		}
+	}
+	c.mu.Unlock()
+	for _, k := range all {
+		if err := c.tell(ctx, k.slot, k.backend, tasks); err != nil && ctx.Err() == nil {
+			c.log.Warn("a collector does not know which tasks run; it is told again with the next reading", "error", err)
+		}
+	}
+}
+
 // Readings requests samples of every collector and waits briefly for new ones.
 func (c *Collectors) Readings(ctx context.Context) []HostReading {
 	ctx, cancel := context.WithTimeout(ctx, feed.Wait)
 	defer cancel()
+	tasks := c.tasks()
+	c.tellAll(ctx, tasks)
 	c.mu.Lock()
 	out := make([]HostReading, 0, len(c.byName))
 	var feeds []*feed.Feed[stats.Sample, samplePair]
@@ -118,7 +180,7 @@ func (c *Collectors) Readings(ctx context.Context) []HostReading {
 		if s.info.Name == "" {
 			continue
 		}
-		out = append(out, HostReading{Collector: s.name, Plugin: s.plugin, PluginVersion: s.from.version, Info: s.info})
+		out = append(out, HostReading{Collector: s.name, Plugin: s.plugin, PluginVersion: s.from.version, Info: s.info, Tasks: tasks})
 		feeds = append(feeds, s.feed)
 		if !c.closed {
 			s.feed.Want() // all at once; each is awaited below

@@ -26,6 +26,7 @@ type Config struct {
 	Limits        driver.Limits       // of calls of drivers; its breaker also for devices
 	Nomad         driver.NomadHost    // what drivers built for Nomad need
 	StatsInterval time.Duration       // at which samples are taken while there is a consumer
+	Tasks         func() []stats.Task // returns the running tasks for collectors that measure them; may be nil
 	Demand        func(plugin string) // requests a process of a plugin that has none
 	Answering     func()              // a name stopped answering, or answers again
 	Recovered     func(plugin string) // a process on trial has recovered one more task

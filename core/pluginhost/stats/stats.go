@@ -32,13 +32,28 @@ type (
 	Temperature = v1.Temperature
 	Load        = v1.Load
 	Value       = v1.Value
+	Observed    = v1.Observed
+
+	TaskCollector = v1.TaskCollector
+	Task          = v1.Task
 )
+
+// MaxBounds is the most bounds of a histogram.
+const MaxBounds = v1.MaxBounds
+
+// FeatureTasks is the optional ability to measure tasks.
+const FeatureTasks = v1.FeatureTasks
+
+// Has reports whether a backend has an optional ability. The host asks it before it
+// makes a call of that ability.
+func Has(b Backend, f v1.Feature) bool { return v1.Has(b, f) }
 
 // The kinds of series.
 const (
 	SeriesUnknown = v1.SeriesUnknown
 	Gauge         = v1.Gauge
 	Counter       = v1.Counter
+	Histogram     = v1.Histogram
 )
 
 // KnownFeatures returns the optional abilities of collectors on which the host acts.

@@ -130,6 +130,16 @@ func (s *Sink) data(now time.Time, samples []telemetry.Sample) metricdata.Aggreg
 		}
 		return out
 	}
+	if samples[0].Kind == telemetry.Histogram {
+		out := metricdata.Histogram[float64]{Temporality: metricdata.CumulativeTemporality}
+		for _, m := range samples {
+			out.DataPoints = append(out.DataPoints, metricdata.HistogramDataPoint[float64]{
+				Attributes: attribute.NewSet(attributes(m.Labels)...), StartTime: s.start, Time: now, Count: m.Count, Sum: m.Value,
+				Bounds: m.Buckets.Bounds, BucketCounts: m.Buckets.Counts,
+			})
+		}
+		return out
+	}
 	points := make([]metricdata.DataPoint[float64], 0, len(samples))
 	for _, m := range samples {
 		points = append(points, metricdata.DataPoint[float64]{

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ var set = &telemetry.Set{Time: time.Unix(1000, 0), Samples: []telemetry.Sample{
 	{Name: "nomad.a", Value: 2.5, Labels: map[string]string{"task": "db"}},
 	{Name: "nomad.b", Kind: telemetry.Counter, Value: 7},
 	{Name: "nomad.c", Kind: telemetry.Summary, Value: 40, Count: 4},
+	{Name: "nomad.d", Kind: telemetry.Histogram, Value: 9, Count: 6, Buckets: &telemetry.Buckets{Bounds: []float64{1, 10}, Counts: []uint64{3, 2, 1}}},
 }}
 
 // check looks at what a collector got.
@@ -53,6 +55,10 @@ func check(t *testing.T, got *collector.ExportMetricsServiceRequest) {
 	}
 	if c := byName["nomad.c"].GetSummary().GetDataPoints(); len(c) != 1 || c[0].GetCount() != 4 || c[0].GetSum() != 40 {
 		t.Errorf("the summary is %v", c)
+	}
+	h := byName["nomad.d"].GetHistogram().GetDataPoints()
+	if len(h) != 1 || h[0].GetCount() != 6 || h[0].GetSum() != 9 || !slices.Equal(h[0].GetBucketCounts(), []uint64{3, 2, 1}) || !slices.Equal(h[0].GetExplicitBounds(), []float64{1, 10}) {
+		t.Errorf("the histogram is %v", h)
 	}
 }
 

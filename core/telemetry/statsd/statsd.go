@@ -143,6 +143,16 @@ func (s *Sink) write(into *bytes.Buffer, m *telemetry.Sample, now map[string]tot
 		if added, _ := s.since(m, now); added > 0 {
 			s.line(into, m, added, "c", 1)
 		}
+	case telemetry.Histogram:
+		// The protocol has no buckets: the receiver gets how many observations there were
+		// and their sum, from which it computes the mean.
+		if sum, n := s.since(m, now); n > 0 {
+			of := *m
+			of.Name = m.Name + ".count"
+			s.line(into, &of, float64(n), "c", 1)
+			of.Name = m.Name + ".sum"
+			s.line(into, &of, sum, "c", 1)
+		}
 	case telemetry.Summary:
 		// One line for all observations: their mean, with the sample rate that makes
 		// the receiver count all of them.

@@ -88,9 +88,10 @@ func TestStatsdGetsNamesWithTheirLabelsAndIncrements(t *testing.T) {
 		telemetry.Sample{Name: "nomad.client.temp", Value: -3},
 		telemetry.Sample{Name: "nomad.runs", Kind: telemetry.Counter, Value: 7},
 		telemetry.Sample{Name: "nomad.took", Kind: telemetry.Summary, Value: 40, Count: 4},
+		telemetry.Sample{Name: "nomad.sizes", Kind: telemetry.Histogram, Value: 9, Count: 6, Buckets: &telemetry.Buckets{Counts: []uint64{6}}},
 		telemetry.Sample{Name: "nomad.odd", Value: math.NaN()},
 	)
-	want := []string{"nomad.client.uptime.n1.web_1:1.5|g", "nomad.client.temp:0|g", "nomad.client.temp:-3|g", "nomad.runs:7|c", "nomad.took:10|ms|@0.25"}
+	want := []string{"nomad.client.uptime.n1.web_1:1.5|g", "nomad.client.temp:0|g", "nomad.client.temp:-3|g", "nomad.runs:7|c", "nomad.took:10|ms|@0.25", "nomad.sizes.count:6|c", "nomad.sizes.sum:9|c"}
 	if got := lines(t, c, len(want)); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

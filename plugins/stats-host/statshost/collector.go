@@ -20,9 +20,13 @@ import (
 type Collector struct {
 	mounts *mounts
 
-	mu  sync.Mutex
-	cfg config
+	mu   sync.Mutex
+	cfg  config
+	took map[stats.Part]*stats.Observed
 }
+
+// tookBounds are the buckets of the time that reading a part takes, in seconds.
+var tookBounds = []float64{0.0001, 0.001, 0.01, 0.1, 1, 10}
 
 var _ stats.Collector = (*Collector)(nil)
 
@@ -35,11 +39,16 @@ type config struct {
 }
 
 // New returns a collector.
-func New() *Collector { return &Collector{mounts: newMounts()} }
+func New() *Collector {
+	return &Collector{mounts: newMounts(), took: map[stats.Part]*stats.Observed{}}
+}
 
 // Info implements stats.Collector.
 func (c *Collector) Info() stats.Info {
-	return stats.Info{Name: "host", Parts: stats.Parts, ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+	return stats.Info{Name: "host", Parts: stats.Parts, Series: []stats.Series{{
+		Name: "host.read_time", Unit: "seconds", Kind: stats.Histogram, Bounds: tookBounds, Labels: []string{"part"},
+		Description: "how long it took to read a part of the machine: a slow disk or sensor shows here",
+	}}, ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
 		{
 			Name: "file_system_types", Type: schema.ListString, Default: []string{},
 			Description: "types of file systems to measure besides local disks and the root, such as nfs4 or tmpfs",
@@ -111,9 +120,26 @@ func (c *Collector) measure(ctx context.Context) stats.Sample {
 		{stats.PartDisks, readDisks}, {stats.PartNetworks, readNetworks}, {stats.PartTemperatures, readTemperatures},
 		{stats.PartLoad, readLoad}, {stats.PartUptime, readUptime},
 	} {
+		began := time.Now()
 		if err := part.read(ctx, cfg, &s); err != nil {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s: %v", part.name, err))
 		}
+		s.Values = append(s.Values, stats.Value{
+			Series: "host.read_time", Labels: map[string]string{"part": string(part.name)}, Observed: c.observe(part.name, time.Since(began)),
+		})
 	}
 	return s
+}
+
+// observe counts how long a part took, and returns all counts of the part.
+func (c *Collector) observe(part stats.Part, took time.Duration) *stats.Observed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.took[part]
+	if o == nil {
+		o = stats.NewObserved(tookBounds)
+		c.took[part] = o
+	}
+	o.Add(tookBounds, took.Seconds())
+	return o.Copy()
 }

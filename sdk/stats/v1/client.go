@@ -49,9 +49,14 @@ func (c *client) SetConfig(ctx context.Context, config []byte) error {
 }
 
 func (c *client) Collect(ctx context.Context, interval time.Duration) (<-chan Sample, error) {
-	s, err := c.rpc.Collect(ctx, &pb.CollectRequest{Collector: c.info.Name, Interval: durationpb.New(interval)})
+	s, err := c.rpc.Collect(ctx, &pb.CollectRequest{Collector: c.info.Name, Interval: durationpb.New(interval), LabelSets: true})
 	if err != nil {
 		return nil, errdefs.FromGRPC(err)
 	}
-	return stream.Receive(ctx, s, sampleFromPB)
+	return stream.Receive(ctx, s, (&labelsIn{}).sample)
+}
+
+func (c *client) SetTasks(ctx context.Context, tasks []Task) error {
+	_, err := c.rpc.SetTasks(ctx, &pb.SetTasksRequest{Collector: c.info.Name, Tasks: each(tasks, taskToPB)})
+	return errdefs.FromGRPC(err)
 }

@@ -28,7 +28,7 @@ func infoToPB(c Collector) (*pb.Info, error) {
 		out.Parts = append(out.Parts, string(p))
 	}
 	for _, s := range i.Series {
-		out.Series = append(out.Series, &pb.Series{Name: s.Name, Unit: s.Unit, Description: s.Description, Kind: pb.Kind(s.Kind), Labels: s.Labels})
+		out.Series = append(out.Series, &pb.Series{Name: s.Name, Unit: s.Unit, Description: s.Description, Kind: pb.Kind(s.Kind), Labels: s.Labels, Bounds: s.Bounds, PerTask: s.PerTask})
 	}
 	return out, nil
 }
@@ -45,6 +45,7 @@ func infoFromPB(m *pb.Info) (Info, error) {
 	for _, s := range m.GetSeries() {
 		i.Series = append(i.Series, Series{
 			Name: s.GetName(), Unit: s.GetUnit(), Description: s.GetDescription(), Kind: kindFromPB(s.GetKind()), Labels: s.GetLabels(),
+			Bounds: s.GetBounds(), PerTask: s.GetPerTask(),
 		})
 	}
 	return i, nil
@@ -52,7 +53,7 @@ func infoFromPB(m *pb.Info) (Info, error) {
 
 // kindFromPB maps the kinds that this side does not know to SeriesUnknown.
 func kindFromPB(k pb.Kind) SeriesKind {
-	if kind := SeriesKind(k); kind == Gauge || kind == Counter {
+	if kind := SeriesKind(k); kind == Gauge || kind == Counter || kind == Histogram {
 		return kind
 	}
 	return SeriesUnknown

@@ -114,9 +114,34 @@ func temperatureFromPB(m *pb.Temperature) Temperature {
 }
 
 func valueToPB(v Value) *pb.Value {
-	return &pb.Value{Series: v.Series, Labels: v.Labels, Value: v.Value}
+	out := &pb.Value{Series: v.Series, Labels: v.Labels, Task: v.Task, Value: v.Value}
+	if o := v.Observed; o != nil {
+		out.Histogram = &pb.Histogram{Counts: o.Counts, Sum: o.Sum}
+		if out.Value == 0 {
+			out.Value = float64(o.Count())
+		}
+	}
+	return out
 }
 
 func valueFromPB(m *pb.Value) Value {
-	return Value{Series: m.GetSeries(), Labels: m.GetLabels(), Value: m.GetValue()}
+	out := Value{Series: m.GetSeries(), Labels: m.GetLabels(), Task: m.GetTask(), Value: m.GetValue()}
+	if h := m.GetHistogram(); h != nil {
+		out.Observed = &Observed{Counts: h.GetCounts(), Sum: h.GetSum()}
+	}
+	return out
+}
+
+func taskToPB(t Task) *pb.Task {
+	return &pb.Task{
+		Id: t.ID, Namespace: t.Namespace, JobId: t.JobID, TaskGroup: t.TaskGroup, AllocId: t.AllocID, Name: t.Name, Driver: t.Driver,
+		DriverId: t.DriverID,
+	}
+}
+
+func taskFromPB(m *pb.Task) Task {
+	return Task{
+		ID: m.GetId(), Namespace: m.GetNamespace(), JobID: m.GetJobId(), TaskGroup: m.GetTaskGroup(), AllocID: m.GetAllocId(), Name: m.GetName(),
+		Driver: m.GetDriver(), DriverID: m.GetDriverId(),
+	}
 }

@@ -3,8 +3,8 @@
 
 // Package stats is version 1 of the contract between Drover and plugins that measure
 // the machine, and the manual for their authors. It owns the interface Collector, its
-// types and their wire form (hidden). It does not own the resource usage of tasks,
-// which drivers report (sdk/driver/v1), nor the discovery, start and supervision of
+// types and their wire form (hidden). It does not own the resource usage that drivers report
+// of their tasks (sdk/driver/v1), nor the discovery, start and supervision of
 // plugin processes: that is core/pluginhost. Plugins import it; in core, only
 // core/pluginhost/stats may.
 //
@@ -26,6 +26,25 @@
 // time, bytes received. The host computes rates and percentages from two samples. So a
 // collector keeps no state between samples, several readers do not disturb each other,
 // and the replacement of a process leaves no gap.
+//
+// # Histograms
+//
+// A series of kind Histogram counts observations by their size, such as the time that
+// requests to a disk take: per bucket a total since its source began, and the sum of all.
+// The bounds of its buckets are part of Info. Observed helps with counting.
+//
+// # Tasks
+//
+// Drivers measure the processors and the memory of their tasks. What they do not measure, a
+// collector can: it implements TaskCollector, gets the list of the tasks that run, and names
+// in each value of a series with PerTask the task that it is of. The host adds the labels
+// task, task_group, job, namespace and alloc_id.
+//
+// # Labels
+//
+// On the wire each set of labels is told once per stream, and values refer to it by number.
+// The Go types do not show that; in another language, see Sample.label_sets in the proto
+// file. A collector that gives each value its labels is right, too.
 //
 // # Streams
 //

@@ -15,8 +15,13 @@ import (
 // type in it does.
 type Feature string
 
+// FeatureTasks: the collector is a TaskCollector.
+const FeatureTasks Feature = "tasks"
+
 // abilities has a row for each optional interface. The host acts on each.
-var abilities = []feature.Row[Collector, Feature]{}
+var abilities = []feature.Row[Collector, Feature]{
+	{Feature: FeatureTasks, Has: feature.Implements[TaskCollector, Collector]},
+}
 
 // Features returns the optional abilities of a collector: those of its Go type, or those that
 // its plugin announced if it runs in another process. The latter may be newer than this

@@ -76,5 +76,21 @@ func (s *server) Collect(req *pb.CollectRequest, out grpc.ServerStreamingServer[
 	if interval <= 0 {
 		return errdefs.ToGRPC(errdefs.InvalidArgumentf("an interval of %s cannot be kept; it must be above zero", interval))
 	}
-	return stream.Serve(out, func(ctx context.Context) (<-chan Sample, error) { return c.Collect(ctx, interval) }, sampleToPB)
+	convert := sampleToPB
+	if req.GetLabelSets() {
+		convert = (&labelsOut{}).sample
+	}
+	return stream.Serve(out, func(ctx context.Context) (<-chan Sample, error) { return c.Collect(ctx, interval) }, convert)
+}
+
+func (s *server) SetTasks(ctx context.Context, req *pb.SetTasksRequest) (*pb.SetTasksResponse, error) {
+	c, err := s.collector(req.GetCollector())
+	if err != nil {
+		return nil, err
+	}
+	t, ok := c.(TaskCollector)
+	if !ok {
+		return nil, errdefs.ToGRPC(errdefs.Unimplementedf("collector %q does not measure tasks and does not announce the feature %q", req.GetCollector(), FeatureTasks))
+	}
+	return &pb.SetTasksResponse{}, errdefs.ToGRPC(t.SetTasks(ctx, each(req.GetTasks(), taskFromPB)))
 }

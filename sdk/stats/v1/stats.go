@@ -5,6 +5,7 @@ package stats
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/drover-project/drover/sdk/schema"
@@ -29,6 +30,30 @@ type Collector interface {
 	// interval is not positive. Unimplemented: the collector can never measure
 	// anything on this kind of machine; it is not asked again.
 	Collect(ctx context.Context, interval time.Duration) (<-chan Sample, error)
+}
+
+// TaskCollector is the optional ability to measure tasks: what their drivers do not, such as
+// their network connections, their use of a device, or how long they wait for a disk.
+type TaskCollector interface {
+	// SetTasks passes all tasks that run on the node. They replace those before; none is an
+	// empty list. It is called before the first Collect in each process and again whenever a
+	// task starts or ends while there is a consumer. It returns without measuring. It must be
+	// idempotent. Values of series with PerTask name a task of the newest list; the host
+	// drops values of other tasks.
+	SetTasks(ctx context.Context, tasks []Task) error
+}
+
+// Task is a running task of the node.
+type Task struct {
+	// ID is how values name the task. It stays the same when the task is started again.
+	ID        string
+	Namespace string
+	JobID     string
+	TaskGroup string
+	AllocID   string
+	Name      string
+	Driver    string
+	DriverID  string // how its driver knows it; a new one with each start
 }
 
 // Info describes a collector.
@@ -65,12 +90,14 @@ var Parts = []Part{PartCPU, PartMemory, PartSwap, PartFileSystems, PartDisks, Pa
 type SeriesKind int
 
 // The kinds of series. A counter only grows; it may restart from zero when its source
-// restarts. SeriesUnknown is a kind that is newer than this side: its values are shown
+// restarts. A histogram counts observations by their size, and each of its counts is a
+// counter. SeriesUnknown is a kind that is newer than this side: its values are shown
 // as they are, and nothing is computed from them.
 const (
 	SeriesUnknown SeriesKind = iota
 	Gauge
 	Counter
+	Histogram
 )
 
 // Series is a measurement that only this collector has. Name consists of lower case
@@ -83,7 +110,18 @@ type Series struct {
 	Description string
 	Kind        SeriesKind
 	Labels      []string
+	// Bounds are the upper limits of a histogram's buckets, ascending, in the unit of the
+	// series: at most MaxBounds. An observation counts in the first bucket whose limit is not
+	// below it; a last bucket, without a limit, has the rest.
+	Bounds []float64
+	// PerTask says that each value is of a task: Value.Task. It needs a TaskCollector. The
+	// host adds labels for the task, its alloc, group, job and namespace, so Labels does not
+	// name them.
+	PerTask bool
 }
+
+// MaxBounds is the most bounds of a histogram.
+const MaxBounds = 100
 
 // Units lists the units that a Series may have: base units, so that consumers need not
 // convert, and "" for plain numbers. A ratio is between 0 and 1.
@@ -213,9 +251,41 @@ type Load struct {
 }
 
 // Value is one value of a series. Labels has a value for each label of the series, and
-// no others.
+// no others. Several samples may share the map: nobody changes it.
 type Value struct {
 	Series string
 	Labels map[string]string
+	Task   string // the id of the task that it is of, for a series with PerTask
 	Value  float64
+	// Observed is the value of a histogram, whose Value is not read.
+	Observed *Observed
+}
+
+// Observed is the value of a histogram: what was observed since its source began. Counts has
+// one count for each bucket, which does not include those before it: one more than Bounds.
+type Observed struct {
+	Counts []uint64
+	Sum    float64 // of all observations
+}
+
+// NewObserved returns the value of a histogram with the bounds, of no observation.
+func NewObserved(bounds []float64) *Observed { return &Observed{Counts: make([]uint64, len(bounds)+1)} }
+
+// Add counts an observation. The bounds are those of NewObserved.
+func (o *Observed) Add(bounds []float64, v float64) {
+	i, _ := slices.BinarySearch(bounds, v)
+	o.Counts[i]++
+	o.Sum += v
+}
+
+// Copy returns a copy, for a sample that must not change any more.
+func (o *Observed) Copy() *Observed { return &Observed{Counts: slices.Clone(o.Counts), Sum: o.Sum} }
+
+// Count returns the number of all observations.
+func (o *Observed) Count() uint64 {
+	n := uint64(0)
+	for _, c := range o.Counts {
+		n += c
+	}
+	return n
 }

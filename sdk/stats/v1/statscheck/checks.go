@@ -5,6 +5,8 @@ package statscheck
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -20,6 +22,7 @@ import (
 var checks = []Check{
 	{"info", "info is complete, always the same, and its schema is sound", nil, checkInfo},
 	{"series", "parts and series are named once, with a kind, a known unit and sound labels", nil, checkSeries},
+	{"tasks", "values of tasks are of tasks that the collector was told of, also in another process, and end with them", needsTasks, checkTasks},
 	{"config-again", "the same config may be set again at any time, also while somebody listens", nil, checkConfigAgain},
 	{"collect", "the first sample comes at once, the next after an interval, and the stream ends with its context", nil, checkCollect},
 	{"interval", "an interval that is not above zero is refused", nil, checkInterval},
@@ -68,8 +71,12 @@ func checkSeries(b *bench) {
 			b.t.Errorf("the series %q is named twice, as a part is, or not in lower case letters, digits, _ and .", s.Name)
 		}
 		told[s.Name] = true
-		if s.Kind != stats.Gauge && s.Kind != stats.Counter {
+		if s.Kind != stats.Gauge && s.Kind != stats.Counter && s.Kind != stats.Histogram {
 			b.t.Errorf("the series %q has no kind", s.Name)
+		}
+		checkBounds(b, s)
+		if s.PerTask && !stats.Has(b.c, stats.FeatureTasks) {
+			b.t.Errorf("the series %q is of tasks, and there is no SetTasks that says which there are", s.Name)
 		}
 		if !slices.Contains(stats.Units, s.Unit) {
 			b.t.Errorf("the series %q has the unknown unit %q", s.Name, s.Unit)
@@ -84,6 +91,88 @@ func checkSeries(b *bench) {
 			}
 			labels[l] = true
 		}
+	}
+}
+
+// checkBounds checks the buckets of a series.
+func checkBounds(b *bench, s stats.Series) {
+	if s.Kind != stats.Histogram {
+		if len(s.Bounds) > 0 {
+			b.t.Errorf("the series %q has bounds and is no histogram", s.Name)
+		}
+		return
+	}
+	if len(s.Bounds) == 0 || len(s.Bounds) > stats.MaxBounds {
+		b.t.Errorf("the histogram %q has %d bounds; it needs 1 to %d", s.Name, len(s.Bounds), stats.MaxBounds)
+	}
+	for i, v := range s.Bounds {
+		if math.IsNaN(v) || math.IsInf(v, 0) || i > 0 && v <= s.Bounds[i-1] {
+			b.t.Errorf("the histogram %q: the bounds %v are not finite and ascending", s.Name, s.Bounds)
+			return
+		}
+	}
+}
+
+func needsTasks(c stats.Collector) bool { return stats.Has(c, stats.FeatureTasks) }
+
+func checkTasks(b *bench) {
+	info := b.c.Info()
+	perTask := map[string]bool{}
+	for _, s := range info.Series {
+		if s.PerTask {
+			perTask[s.Name] = true
+		}
+	}
+	if len(perTask) == 0 {
+		b.t.Errorf("it has SetTasks and no series with PerTask: what does it measure of tasks?")
+	}
+	one, other := taskNumber(1), taskNumber(2)
+	set := func(tasks ...stats.Task) {
+		for range 2 { // it is idempotent
+			if err := b.c.(stats.TaskCollector).SetTasks(b.ctx, tasks); err != nil {
+				b.t.Fatalf("SetTasks(%d tasks): %v", len(tasks), err)
+			}
+		}
+	}
+	sound := func(s stats.Sample, tasks ...stats.Task) {
+		for _, v := range s.Values {
+			known := slices.ContainsFunc(tasks, func(t stats.Task) bool { return t.ID == v.Task })
+			switch {
+			case perTask[v.Series] && !known:
+				b.t.Errorf("a value of %s is of the task %q, which does not run", v.Series, v.Task)
+			case !perTask[v.Series] && v.Task != "":
+				b.t.Errorf("a value of %s names the task %q, and the series has no PerTask", v.Series, v.Task)
+			}
+		}
+	}
+	set(one, other)
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	samples := b.collect(ctx, b.subject.Interval)
+	sound(b.next(samples), one, other)
+	set(other) // one has ended, while the stream is open
+	b.next(samples)
+	b.next(samples) // two samples may have been under way
+	sound(b.next(samples), other)
+	set()
+	b.next(samples)
+	b.next(samples)
+	sound(b.next(samples))
+	cancel()
+	b.die()
+	b.open()
+	set(one)
+	again, end := context.WithCancel(b.ctx)
+	defer end()
+	sound(b.next(b.collect(again, time.Hour)), one)
+}
+
+// taskNumber returns the n-th of some tasks, which do not exist on the machine.
+func taskNumber(n int) stats.Task {
+	alloc := fmt.Sprintf("4f0c3a1e-0000-4000-8000-%012d", n)
+	return stats.Task{
+		ID: alloc + "/check", Namespace: "default", JobID: "check", TaskGroup: "check", AllocID: alloc, Name: "check", Driver: "raw_exec",
+		DriverID: alloc + "/check/1",
 	}
 }
 

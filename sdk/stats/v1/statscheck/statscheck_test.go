@@ -6,7 +6,10 @@ package statscheck_test
 import (
 	"context"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"github.com/drover-project/drover/sdk/conformance"
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 	"github.com/drover-project/drover/sdk/stats/v1/statscheck"
+	"github.com/drover-project/drover/sdk/stats/v1/statstest/filestats"
 )
 
 // machine is a collector that keeps the contract but for its defect.
@@ -77,6 +81,41 @@ func queue(ctx context.Context, interval time.Duration) (<-chan stats.Sample, er
 	return out, nil
 }
 
+// tasked is a collector of tasks that keeps the contract but for its defect.
+type tasked struct {
+	*filestats.Collector
+	set func([]stats.Task) []stats.Task
+}
+
+func (c tasked) SetTasks(ctx context.Context, tasks []stats.Task) error {
+	if c.set != nil {
+		tasks = c.set(tasks)
+	}
+	return c.Collector.SetTasks(ctx, tasks)
+}
+
+func TestACollectorThatForgetsWhichTasksEndedFailsTheCheck(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "check"), []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(set func([]stats.Task) []stats.Task) conformance.Result {
+		all := statscheck.Checks()
+		i := slices.IndexFunc(all, func(c statscheck.Check) bool { return c.Name == "tasks" })
+		return all[i].Run(t.Context(), statscheck.Subject{
+			Timeout: 3 * time.Second, Interval: 20 * time.Millisecond, InProcess: true, Config: map[string]any{"dir": dir},
+			Connect: func(*conformance.T) (stats.Collector, func()) { return tasked{filestats.New("file"), set}, func() {} },
+		})
+	}
+	var all []stats.Task
+	if bad := run(func(tasks []stats.Task) []stats.Task { all = append(all, tasks...); return all }); bad.Outcome != conformance.Failed {
+		t.Errorf("the check said %+v", bad)
+	}
+	if good := run(nil); good.Outcome != conformance.Passed {
+		t.Errorf("without the defect it said %+v", good)
+	}
+}
+
 func TestADefectFailsTheCheckOfItsRule(t *testing.T) {
 	run := func(name string, m *machine) conformance.Result {
 		all := statscheck.Checks()
@@ -90,9 +129,23 @@ func TestADefectFailsTheCheckOfItsRule(t *testing.T) {
 	var leaked sync.WaitGroup
 	defer leaked.Wait() // or the next run of this test counts them
 	defer close(forever)
-	for name, m := range map[string]*machine{
-		"info":       {info: func(i *stats.Info) { i.Name = "a machine" }},
-		"series":     {info: func(i *stats.Info) { i.Series[0].Unit = "mph" }},
+	for rule, m := range map[string]*machine{
+		"info":                                {info: func(i *stats.Info) { i.Name = "a machine" }},
+		"series":                              {info: func(i *stats.Info) { i.Series[0].Unit = "mph" }},
+		"series: bounds that do not ascend":   {info: func(i *stats.Info) { i.Series[0].Kind, i.Series[0].Bounds = stats.Histogram, []float64{2, 1} }},
+		"series: a histogram without bounds":  {info: func(i *stats.Info) { i.Series[0].Kind = stats.Histogram }},
+		"series: tasks of which nobody tells": {info: func(i *stats.Info) { i.Series[0].PerTask = true }},
+		"values: counts of a gauge":           {sample: func(_ int64, s *stats.Sample) { s.Values[0].Observed = stats.NewObserved(nil) }},
+		"values: buckets without counts": {
+			info:   func(i *stats.Info) { i.Series[0].Kind, i.Series[0].Bounds = stats.Histogram, []float64{1, 2} },
+			sample: func(_ int64, s *stats.Sample) { s.Values[0].Observed = stats.NewObserved([]float64{1}) },
+		},
+		"counters: a bucket that goes back": {
+			info: func(i *stats.Info) { i.Series[0].Kind, i.Series[0].Bounds = stats.Histogram, []float64{1} },
+			sample: func(n int64, s *stats.Sample) {
+				s.Values[0].Observed = &stats.Observed{Counts: []uint64{uint64(1000 - n), uint64(n)}}
+			},
+		},
 		"complete":   {sample: func(_ int64, s *stats.Sample) { s.Networks = nil }},
 		"values":     {sample: func(_ int64, s *stats.Sample) { s.Memory.Used = 11; s.Values[0].Value = math.NaN() }},
 		"named-once": {sample: func(_ int64, s *stats.Sample) { s.Networks = append(s.Networks, s.Networks[0]) }},
@@ -113,7 +166,8 @@ func TestADefectFailsTheCheckOfItsRule(t *testing.T) {
 			return ch, err
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(rule, func(t *testing.T) {
+			name, _, _ := strings.Cut(rule, ":")
 			if bad := run(name, m); bad.Outcome != conformance.Failed || len(bad.Problems) == 0 {
 				t.Errorf("the check of the defect said %+v", bad)
 			}

@@ -51,7 +51,7 @@ func checkComplete(b *bench) {
 		}
 	}
 	for _, x := range info.Series {
-		if !told[x.Name] && !excused(s, x.Name) {
+		if !told[x.Name] && !x.PerTask && !excused(s, x.Name) {
 			b.t.Errorf("the sample lacks the series %q and no problem %q says why", x.Name, x.Name+": ...")
 		}
 	}
@@ -117,7 +117,31 @@ func checkValues(b *bench) {
 			b.t.Errorf("a value of %s is %v", v.Series, v.Value)
 		}
 	}
+	info := b.c.Info()
+	for _, v := range s.Values {
+		checkObserved(b, info, v)
+	}
 	b.sound("uptime", s.Uptime.Seconds())
+}
+
+// checkObserved checks that the histograms and only they have counts, one for each bucket.
+func checkObserved(b *bench, info stats.Info, v stats.Value) {
+	i := slices.IndexFunc(info.Series, func(x stats.Series) bool { return x.Name == v.Series })
+	if i < 0 {
+		return // another check says so
+	}
+	x, o := info.Series[i], v.Observed
+	switch {
+	case x.Kind != stats.Histogram && o != nil:
+		b.t.Errorf("a value of %s, which is no histogram, has counts", v.Series)
+	case x.Kind != stats.Histogram:
+	case o == nil:
+		b.t.Errorf("a value of the histogram %s has no counts", v.Series)
+	case len(o.Counts) != len(x.Bounds)+1:
+		b.t.Errorf("a value of the histogram %s has %d counts for %d bounds; want one more than bounds", v.Series, len(o.Counts), len(x.Bounds))
+	case math.IsNaN(o.Sum) || math.IsInf(o.Sum, 0) || o.Count() == 0 && o.Sum != 0:
+		b.t.Errorf("the sum of the histogram %s is %v with %d observations", v.Series, o.Sum, o.Count())
+	}
 }
 
 // names returns the names of the parts and series in a sample.
@@ -147,7 +171,13 @@ func names(s stats.Sample) []string {
 	return out
 }
 
-func valueName(v stats.Value) string { return fmt.Sprintf("value of %s%v", v.Series, v.Labels) }
+func valueName(v stats.Value) string {
+	name := fmt.Sprintf("value of %s%v", v.Series, v.Labels)
+	if v.Task != "" {
+		name += " of task " + v.Task
+	}
+	return name
+}
 
 func checkNamedOnce(b *bench) {
 	_, s := b.two()
@@ -180,6 +210,11 @@ func counted(info stats.Info, s stats.Sample) map[string]float64 {
 	for _, v := range s.Values {
 		if slices.ContainsFunc(info.Series, func(x stats.Series) bool { return x.Name == v.Series && x.Kind == stats.Counter }) {
 			out[valueName(v)] = v.Value
+		}
+		if v.Observed != nil {
+			for i, n := range v.Observed.Counts {
+				out[fmt.Sprintf("%s, bucket %d", valueName(v), i)] = float64(n)
+			}
 		}
 	}
 	return out

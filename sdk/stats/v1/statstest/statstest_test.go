@@ -20,7 +20,7 @@ func TestTheExampleKeepsTheContract(t *testing.T) {
 		t.Fatalf("build the plugin: %v\n%s", err, out)
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{"a": "1", "b": "2.5\n", "c": "none"} {
+	for name, text := range map[string]string{"a": "1", "b": "2.5\n", "c": "none", "check": "7"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

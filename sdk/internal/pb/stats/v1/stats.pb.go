@@ -608,7 +608,7 @@ func (*SetTasksResponse) Descriptor() ([]byte, []int) {
 // Task is a running task of the node.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id by which values name it, unique among all tasks and starts of tasks.
+	// Id by which values name it, unique on the node. A task that is started again keeps it.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Namespace of its job.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -622,9 +622,8 @@ type Task struct {
 	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
 	// Name of its driver.
 	Driver string `protobuf:"bytes,7,opt,name=driver,proto3" json:"driver,omitempty"`
-	// Absolute path of its cgroup: with cgroups v2 of the directory, with v1 of that of
-	// the controller "freezer". Empty if the host did not make one.
-	Cgroup        string `protobuf:"bytes,8,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	// Id by which its driver knows it, which changes with each start.
+	DriverId      string `protobuf:"bytes,8,opt,name=driver_id,json=driverId,proto3" json:"driver_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -708,9 +707,9 @@ func (x *Task) GetDriver() string {
 	return ""
 }
 
-func (x *Task) GetCgroup() string {
+func (x *Task) GetDriverId() string {
 	if x != nil {
-		return x.Cgroup
+		return x.DriverId
 	}
 	return ""
 }
@@ -1796,7 +1795,8 @@ type Value struct {
 	Series string `protobuf:"bytes,1,opt,name=series,proto3" json:"series,omitempty"`
 	// The value of each of the series' labels, by name of the label.
 	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The value, in the unit of the series. Of a histogram it is not set.
+	// The value, in the unit of the series. Of a histogram it is the number of all
+	// observations, for hosts that do not know the kind.
 	Value float64 `protobuf:"fixed64,3,opt,name=value,proto3" json:"value,omitempty"`
 	// Number of the set of labels that it has; 0 if labels and task say it here.
 	LabelSet uint32 `protobuf:"varint,4,opt,name=label_set,json=labelSet,proto3" json:"label_set,omitempty"`
@@ -1972,7 +1972,7 @@ const file_stats_v1_stats_proto_rawDesc = "" +
 	"\x0fSetTasksRequest\x12\x1c\n" +
 	"\tcollector\x18\x01 \x01(\tR\tcollector\x12+\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x15.drover.stats.v1.TaskR\x05tasks\"\x12\n" +
-	"\x10SetTasksResponse\"\xc9\x01\n" +
+	"\x10SetTasksResponse\"\xce\x01\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x15\n" +
@@ -1981,8 +1981,8 @@ const file_stats_v1_stats_proto_rawDesc = "" +
 	"task_group\x18\x04 \x01(\tR\ttaskGroup\x12\x19\n" +
 	"\balloc_id\x18\x05 \x01(\tR\aallocId\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x16\n" +
-	"\x06driver\x18\a \x01(\tR\x06driver\x12\x16\n" +
-	"\x06cgroup\x18\b \x01(\tR\x06cgroup\"\xb1\x05\n" +
+	"\x06driver\x18\a \x01(\tR\x06driver\x12\x1b\n" +
+	"\tdriver_id\x18\b \x01(\tR\bdriverId\"\xb1\x05\n" +
 	"\x06Sample\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12&\n" +
 	"\x03cpu\x18\x02 \x01(\v2\x14.drover.stats.v1.CPUR\x03cpu\x12/\n" +

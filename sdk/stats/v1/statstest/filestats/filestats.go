@@ -3,7 +3,9 @@
 
 // Package filestats is a complete example of a collector: every file of a directory
 // holds a number, which becomes a value of a series, with the name of the file as its
-// label. Scripts can add measurements by writing files. Tests of hosts use it too.
+// label. The number in a file with the name of a running task is that task's, too, and a
+// histogram counts all numbers by their size. Scripts can add measurements by writing files.
+// Tests of hosts use it too.
 package filestats
 
 import (
@@ -11,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,14 +33,21 @@ type Collector struct {
 	name  string
 	reads atomic.Uint64
 
-	mu  sync.Mutex
-	dir string
+	mu    sync.Mutex
+	dir   string
+	tasks []stats.Task
+	sizes *stats.Observed
 }
 
-var _ stats.Collector = (*Collector)(nil)
+var _ stats.TaskCollector = (*Collector)(nil)
+
+// bounds are those of the histogram of the numbers.
+var bounds = []float64{1, 10, 100, 1000}
 
 // New returns a collector with the given name.
-func New(name string) *Collector { return &Collector{name: name} }
+func New(name string) *Collector {
+	return &Collector{name: name, sizes: stats.NewObserved(bounds)}
+}
 
 // Info implements stats.Collector.
 func (c *Collector) Info() stats.Info {
@@ -48,6 +58,8 @@ func (c *Collector) Info() stats.Info {
 		}},
 		Series: []stats.Series{
 			{Name: "file.value", Kind: stats.Gauge, Description: "the number in the file", Labels: []string{"file"}},
+			{Name: "file.size", Kind: stats.Histogram, Description: "the numbers that were read", Bounds: bounds},
+			{Name: "task.value", Kind: stats.Gauge, Description: "the number in the file with the task's name", PerTask: true},
 			{Name: "reads", Kind: stats.Counter, Description: "how often the directory was read"},
 		},
 	}
@@ -70,6 +82,14 @@ func (c *Collector) SetConfig(_ context.Context, config []byte) error {
 	return nil
 }
 
+// SetTasks implements stats.TaskCollector.
+func (c *Collector) SetTasks(_ context.Context, tasks []stats.Task) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tasks = slices.Clone(tasks)
+	return nil
+}
+
 // Collect implements stats.Collector.
 func (c *Collector) Collect(ctx context.Context, interval time.Duration) (<-chan stats.Sample, error) {
 	return stats.Every(ctx, interval, c.measure)
@@ -77,12 +97,12 @@ func (c *Collector) Collect(ctx context.Context, interval time.Duration) (<-chan
 
 func (c *Collector) measure(context.Context) stats.Sample {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	dir := c.dir
-	c.mu.Unlock()
 	s := stats.Sample{Time: time.Now(), Values: []stats.Value{{Series: "reads", Value: float64(c.reads.Add(1))}}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		s.Problems = append(s.Problems, fmt.Sprintf("file.value: read the directory: %v", err))
+		s.Problems = append(s.Problems, fmt.Sprintf("file.value: read the directory: %v", err), "file.size: nothing was read")
 		return s
 	}
 	if len(entries) == 0 {
@@ -99,6 +119,13 @@ func (c *Collector) measure(context.Context) stats.Sample {
 			continue
 		}
 		s.Values = append(s.Values, stats.Value{Series: "file.value", Labels: map[string]string{"file": e.Name()}, Value: v})
+		c.sizes.Add(bounds, v)
+		for _, t := range c.tasks {
+			if t.Name == e.Name() {
+				s.Values = append(s.Values, stats.Value{Series: "task.value", Task: t.ID, Value: v})
+			}
+		}
 	}
+	s.Values = append(s.Values, stats.Value{Series: "file.size", Observed: c.sizes.Copy()})
 	return s
 }
