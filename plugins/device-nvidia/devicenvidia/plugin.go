@@ -43,6 +43,7 @@ type config struct {
 	Library string   `json:"library"`
 	CDI     bool     `json:"cdi"`
 	Shares  int      `json:"shares"`
+	MIG     []string `json:"mig_profiles"`
 
 	period time.Duration
 }
@@ -58,6 +59,7 @@ func configSchema() schema.Schema {
 		{Name: "fingerprint_period", Type: schema.String, Default: "1m", Description: "interval at which the GPUs are scanned, such as 30s"},
 		{Name: "library", Type: schema.String, Description: "path of libnvidia-ml.so.1 where the dynamic linker does not find it"},
 		{Name: "shares", Type: schema.Number, Default: 1, Description: "how many tasks may use a GPU or MIG instance at the same time, in turns (time slicing)"},
+		{Name: "mig_profiles", Type: schema.ListString, Default: []any{}, Description: "how each GPU with MIG mode on is divided, such as 3g.40gb and twice 2g.20gb; the instances are made when a task gets them and removed after it"},
 		{Name: "cdi", Type: schema.Bool, Default: true, Description: "pass GPUs by their names in the Container Device Interface if this machine has a specification"},
 	}}
 }
@@ -100,6 +102,12 @@ func (d *Device) SetConfig(_ context.Context, body []byte) error {
 	}
 	if c.Shares < 1 || c.Shares > maxShares {
 		return errdefs.InvalidArgumentf("shares: %d is not between 1 and %d", c.Shares, maxShares)
+	}
+	if len(c.MIG) > maxProfiles {
+		return errdefs.InvalidArgumentf("mig_profiles: a GPU has at most %d instances, and these are %d", maxProfiles, len(c.MIG))
+	}
+	if len(c.MIG) > 0 && c.Shares > 1 {
+		return errdefs.InvalidArgumentf("shares: an instance of mig_profiles is made for one task; leave out one of the two")
 	}
 	d.nvml.use(c.Library)
 	d.mu.Lock()

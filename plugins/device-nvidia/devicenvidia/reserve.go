@@ -44,6 +44,11 @@ func (d *Device) Reserve(ctx context.Context, ids []string) (*device.Reservation
 			return nil, errdefs.FailedPreconditionf("GPU %q cannot be used: %s", id, one.why)
 		case slices.Contains(uuids, uuid):
 			continue // another share of it
+		case one.offer != nil:
+			if one, err = d.makeOffer(ctx, one); err != nil {
+				return nil, err
+			}
+			uuid = one.id
 		}
 		chosen, uuids = append(chosen, one), append(uuids, uuid)
 	}

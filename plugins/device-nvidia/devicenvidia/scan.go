@@ -22,6 +22,7 @@ type found struct {
 	index         string // its name in CDI specifications besides the UUID
 	minor         int    // minor number of the GPU's device node; -1 if unknown
 	mig           *migID
+	offer         *offer // the MIG instance that is made when a task gets it; else nil
 	healthy       bool
 	why           string // why it is unhealthy; empty if it is healthy
 	attributes    map[string]device.Attribute
@@ -39,7 +40,7 @@ type inventory struct {
 // no longer answer stay in the inventory as unhealthy. The inventory is valid even
 // if the error, which says what did not answer, is not nil.
 func (d *Device) scan(ctx context.Context, c config) (*inventory, error) {
-	inv, err := ask(ctx, d.nvml, func(lib nvml.Library) (*inventory, error) { return look(lib, c.Ignored) })
+	inv, err := ask(ctx, d.nvml, func(lib nvml.Library) (*inventory, error) { return look(lib, c.Ignored, c.MIG) })
 	if inv == nil {
 		inv = &inventory{}
 	}
@@ -72,7 +73,7 @@ func (inv *inventory) keep(before *inventory, reason error) {
 }
 
 // look queries all devices. A GPU that fails does not hide the others.
-func look(lib nvml.Library, ignored []string) (*inventory, error) {
+func look(lib nvml.Library, ignored, profiles []string) (*inventory, error) {
 	driver, err := lib.DriverVersion()
 	if err != nil {
 		return nil, fmt.Errorf("ask for the driver's version: %w", err)
@@ -85,7 +86,7 @@ func look(lib nvml.Library, ignored []string) (*inventory, error) {
 	inv := &inventory{}
 	var failed []error
 	for i, gpu := range gpus {
-		all, err := describe(gpu, i)
+		all, err := describe(gpu, i, profiles)
 		if err != nil {
 			failed = append(failed, err)
 			continue
@@ -105,7 +106,7 @@ func look(lib nvml.Library, ignored []string) (*inventory, error) {
 }
 
 // describe returns the GPU, or its instances if MIG is enabled.
-func describe(gpu nvml.Device, index int) ([]found, error) {
+func describe(gpu nvml.Device, index int, profiles []string) ([]found, error) {
 	whole := found{index: strconv.Itoa(index), minor: -1, healthy: true, attributes: map[string]device.Attribute{}}
 	var err error
 	if whole.id, err = gpu.UUID(); err != nil {
@@ -129,6 +130,9 @@ func describe(gpu nvml.Device, index int) ([]found, error) {
 		whole.attributes["mig"] = device.Bool(false)
 		describeMemory(gpu, whole.attributes)
 		return []found{whole}, nil
+	}
+	if len(profiles) > 0 {
+		return describeOffers(gpu, whole, profiles)
 	}
 	return describeInstances(gpu, whole)
 }
@@ -157,9 +161,9 @@ func describeInstances(gpu nvml.Device, whole found) ([]found, error) {
 	return out, nil
 }
 
-// groups groups devices by name. An attribute that differs between devices of a
-// group is left out, because a group's attributes apply to each of its instances. The
-// first shares of all devices precede the second, because the scheduler takes the first
+// groups groups devices by name. An attribute that differs between devices of a group is
+// one of each device, because a group's attributes apply to all of its instances. The first
+// shares of all devices precede the second, because the scheduler takes the first
 // that are free: tasks are spread over the devices.
 func (inv *inventory) groups(shares int) []device.Group {
 	var out []device.Group
@@ -180,11 +184,30 @@ func (inv *inventory) groups(shares int) []device.Group {
 		}
 		out[at].Instances = append(out[at].Instances, device.Instance{ID: one.id, Healthy: one.healthy, HealthDescription: one.why, PCIBusID: one.bus})
 	}
+	for _, g := range out {
+		inv.differ(g)
+	}
 	for i := range out {
 		out[i].Attributes["shares"] = device.Int(int64(shares), "")
 		out[i].Instances = shared(out[i].Instances, shares)
 	}
 	return out
+}
+
+// differ gives the instances of a group the attributes in which they differ.
+func (inv *inventory) differ(g device.Group) {
+	for i := range g.Instances {
+		one, _ := inv.find(g.Instances[i].ID)
+		for name, a := range one.attributes {
+			if _, of := g.Attributes[name]; of {
+				continue
+			}
+			if g.Instances[i].Attributes == nil {
+				g.Instances[i].Attributes = map[string]device.Attribute{}
+			}
+			g.Instances[i].Attributes[name] = a
+		}
+	}
 }
 
 func same(a, b device.Fingerprint) bool { return reflect.DeepEqual(a, b) }

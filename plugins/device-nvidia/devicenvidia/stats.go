@@ -4,6 +4,7 @@
 package devicenvidia
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -51,6 +52,9 @@ func (d *Device) measure(ctx context.Context) ([]device.GroupStats, error) {
 	if !c.Enabled {
 		return nil, nil
 	}
+	d.mu.Lock()
+	last := d.last
+	d.mu.Unlock()
 	return ask(ctx, d.nvml, func(lib nvml.Library) ([]device.GroupStats, error) {
 		gpus, err := lib.Devices()
 		if err != nil {
@@ -60,21 +64,52 @@ func (d *Device) measure(ctx context.Context) ([]device.GroupStats, error) {
 		for _, gpu := range gpus {
 			if on, err := gpu.MIGEnabled(); err == nil && on {
 				instances, _ := gpu.Instances() // the instances of a GPU that fails are left out
+				offers := map[int]string{}
+				if uuid, err := gpu.UUID(); err == nil && len(c.MIG) > 0 {
+					offers = offersOf(gpu, uuid)
+				}
 				for _, i := range instances {
-					out = d.sample(out, i, c)
+					if len(c.MIG) == 0 || offers[i.GPU] != "" {
+						out = d.sample(out, i, offers[i.GPU], c)
+					}
 				}
 				continue
 			}
-			out = d.sample(out, gpu, c)
+			out = d.sample(out, gpu, "", c)
 		}
-		return out, nil
+		return idle(out, last), nil
 	})
 }
 
+// idle adds the offers whose instances no task has made: nothing of their memory is used.
+func idle(into []device.GroupStats, last *inventory) []device.GroupStats {
+	if last == nil {
+		return into
+	}
+	for _, one := range last.devices {
+		if one.offer == nil {
+			continue
+		}
+		at := slices.IndexFunc(into, func(g device.GroupStats) bool { return g.Name == one.name })
+		if at < 0 {
+			into, at = append(into, device.GroupStats{Vendor: "nvidia", Type: "gpu", Name: one.name, Instances: map[string]device.Stats{}}), len(into)
+		}
+		if _, measured := into[at].Instances[one.id]; !measured {
+			none, most := int64(0), float64(one.offer.profile.MemoryMB)
+			into[at].Instances[one.id] = device.Stats{Summary: summary, Time: time.Now(), Values: map[string]device.Value{
+				summary: {Int: &none, Of: &most, Unit: "MiB", Description: "memory that is used"},
+			}}
+		}
+	}
+	return into
+}
+
 // sample adds the values of one device, to each of its shares: the library measures only
-// whole devices. A device without a UUID or name is left out.
-func (d *Device) sample(into []device.GroupStats, one nvml.Device, c config) []device.GroupStats {
-	id, err := one.UUID()
+// whole devices. id is the id of the device if that is not its UUID. A device without a
+// UUID or name is left out.
+func (d *Device) sample(into []device.GroupStats, one nvml.Device, id string, c config) []device.GroupStats {
+	uuid, err := one.UUID()
+	id = cmp.Or(id, uuid)
 	if err != nil || slices.Contains(c.Ignored, id) {
 		return into
 	}

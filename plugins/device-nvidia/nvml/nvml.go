@@ -66,6 +66,44 @@ type Device interface {
 	MIGEnabled() (bool, error)
 	// Instances returns the MIG instances of a partitioned GPU.
 	Instances() ([]Instance, error)
+
+	// Profiles returns the shapes into which a GPU with MIG on can be divided.
+	Profiles() ([]Profile, error)
+	// GPUInstances returns the GPU instances of a profile, with compute instances or
+	// without.
+	GPUInstances(profile uint32) ([]GPUInstance, error)
+	// CreateGPUInstance makes one at a place. FailedPrecondition: the place is taken.
+	CreateGPUInstance(profile uint32, at Placement) (GPUInstance, error)
+	// CreateComputeInstance makes a compute instance of all slices of a GPU instance.
+	CreateComputeInstance(gpuInstance int, slices uint32) error
+	// DestroyGPUInstance removes a GPU instance with its compute instances. Unavailable: a
+	// process uses one. NotFound: there is no such GPU instance.
+	DestroyGPUInstance(gpuInstance int) error
+}
+
+// Profile is a shape of GPU instances.
+type Profile struct {
+	ID         uint32
+	Name       string // such as "3g.40gb"
+	MemoryMB   uint64
+	Slices     uint32 // compute slices
+	Placements []Placement
+}
+
+// Placement is a place on a GPU, in slices of its memory. Its form is that of
+// nvmlGpuInstancePlacement_t.
+type Placement struct{ Start, Size uint32 }
+
+// Overlaps reports whether two GPU instances cannot both be there.
+func (p Placement) Overlaps(o Placement) bool {
+	return p.Start < o.Start+o.Size && o.Start < p.Start+p.Size
+}
+
+// GPUInstance is a part of a GPU.
+type GPUInstance struct {
+	ID      int
+	Profile uint32
+	At      Placement
 }
 
 // Instance is a MIG instance: a compute instance of a GPU instance.
@@ -110,6 +148,7 @@ type code uint32
 const (
 	success        code = 0
 	uninitialized  code = 1
+	invalid        code = 2
 	notSupported   code = 3
 	noPermission   code = 4
 	notFound       code = 6
@@ -117,6 +156,8 @@ const (
 	timedOut       code = 10
 	gpuLost        code = 15
 	resetRequired  code = 16
+	inUse          code = 19
+	noResources    code = 23
 )
 
 // errorOf converts a code to a classed error with the library's text.
@@ -134,7 +175,11 @@ func errorOf(function string, c code, text string) error {
 		return errdefs.New(errdefs.NotFound, err)
 	case timedOut:
 		return errdefs.New(errdefs.DeadlineExceeded, err)
-	case gpuLost, resetRequired:
+	case invalid:
+		return errdefs.New(errdefs.InvalidArgument, err)
+	case inUse:
+		return errdefs.New(errdefs.Unavailable, err)
+	case gpuLost, resetRequired, noResources:
 		return errdefs.New(errdefs.FailedPrecondition, err)
 	default:
 		return errdefs.New(errdefs.Unavailable, err)

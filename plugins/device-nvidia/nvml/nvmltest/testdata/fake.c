@@ -8,6 +8,9 @@
 //   lost-N      GPU N has fallen off the bus
 //   rows-N      GPU N could not remap a row of its memory
 //   hang        every call waits until the file is gone
+//   on-demand   GPU 2 is divided by its user: gi-N holds the profile and place of GPU
+//               instance N, and ci-N is there if it has a compute instance
+//   busy-N      a process uses GPU instance N
 //   xid-N       holds the number of an error that GPU N reports once
 // Types and numbers are those of nvml.h.
 #define _GNU_SOURCE
@@ -17,11 +20,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15 };
+enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, IN_USE = 19, NO_RESOURCES = 23 };
 typedef struct dev { int gpu, instance; } dev; // instance -1: the whole GPU
 typedef const dev *handle;
 static const dev gpus[] = {{0, -1}, {1, -1}, {2, -1}};
-static const dev instances[] = {{2, 0}, {2, 1}};
+static const dev instances[] = {{2, 0}, {2, 1}, {2, 2}, {2, 3}, {2, 4}, {2, 5}, {2, 6}, {2, 7}};
 #define GIB (1024ull * 1024 * 1024)
 
 static int there(const char *name, int n, char *path, size_t room) {
@@ -46,12 +49,52 @@ static int whole(handle d) {
 }
 #define ENTER(f) do { int r_ = f(d); if (r_) return r_; } while (0)
 
+// The GPU instances of a GPU that is divided on demand, in files, since processes share them.
+typedef struct { unsigned start, size; } place;
+typedef struct { unsigned n, id, slices, memory; const char *name; unsigned places, starts[7], size; } profile;
+static const profile profiles[] = {
+	{0, 19, 1, 4864, "MIG 1g.5gb", 7, {0, 1, 2, 3, 4, 5, 6}, 1},
+	{1, 14, 2, 9856, "MIG 2g.10gb", 3, {0, 2, 4}, 2},
+	{2, 9, 3, 19968, "MIG 3g.20gb", 2, {0, 4}, 4},
+	{4, 0, 7, 40192, "MIG 7g.40gb", 1, {0}, 8},
+};
+#define PROFILES 4
+enum { PARTS = 8 };
+static const int parts[PARTS] = {0, 1, 2, 3, 4, 5, 6, 7};
+typedef const int *part;
+static int demanded(void) { return there("on-demand", -1, 0, 0); }
+static const profile *profile_of(unsigned id) {
+	for (int i = 0; i < PROFILES; i++) if (profiles[i].id == id) return &profiles[i];
+	return 0;
+}
+static int load(int n, unsigned *id, place *at) {
+	char path[4096];
+	FILE *f;
+	if (!there("gi", n, path, sizeof path) || !(f = fopen(path, "r"))) return 0;
+	int ok = fscanf(f, "%u %u %u", id, &at->start, &at->size) == 3;
+	fclose(f);
+	return ok;
+}
+static void put(const char *name, int n, const char *text) {
+	char path[4096];
+	there(name, n, path, sizeof path);
+	FILE *f = fopen(path, "w");
+	fputs(text, f);
+	fclose(f);
+}
+static void drop(const char *name, int n) {
+	char path[4096];
+	if (there(name, n, path, sizeof path)) unlink(path);
+}
+
 const char *nvmlErrorString(int r) {
 	switch (r) {
 	case NOT_SUPPORTED: return "Not Supported";
 	case DRIVER_NOT_LOADED: return "Driver Not Loaded";
 	case GPU_IS_LOST: return "GPU is lost";
 	case TIMEOUT: return "Timeout";
+	case IN_USE: return "In use by another client";
+	case NO_RESOURCES: return "Insufficient Resources";
 	default: return "Error";
 	}
 }
@@ -75,6 +118,12 @@ int nvmlDeviceGetUUID(handle d, char *v, unsigned n) {
 }
 int nvmlDeviceGetName(handle d, char *v, unsigned n) {
 	ENTER(enter);
+	unsigned id;
+	place at;
+	if (d->instance >= 0 && demanded() && load(d->instance, &id, &at)) {
+		snprintf(v, n, "NVIDIA A100-SXM4-40GB %s", profile_of(id)->name);
+		return SUCCESS;
+	}
 	snprintf(v, n, "%s", d->instance >= 0 ? "NVIDIA A100-SXM4-40GB MIG 3g.20gb" : d->gpu == 2 ? "NVIDIA A100-SXM4-40GB" : "Tesla T4");
 	return SUCCESS;
 }
@@ -124,13 +173,119 @@ int nvmlDeviceGetMigMode(handle d, unsigned *now, unsigned *later) {
 int nvmlDeviceGetMaxMigDeviceCount(handle d, unsigned *v) { ENTER(whole); *v = 7; return SUCCESS; }
 int nvmlDeviceGetMigDeviceHandleByIndex(handle d, unsigned i, handle *out) {
 	ENTER(whole);
+	if (demanded()) {
+		if (i >= PARTS || !there("gi", i, 0, 0) || !there("ci", i, 0, 0)) return NOT_FOUND;
+		*out = &instances[i];
+		return SUCCESS;
+	}
 	if (i == 0) *out = &instances[0];
 	else if (i == 4) *out = &instances[1];
 	else return NOT_FOUND;
 	return SUCCESS;
 }
-int nvmlDeviceGetGpuInstanceId(handle d, unsigned *v) { ENTER(enter); *v = d->instance + 1; return SUCCESS; }
+int nvmlDeviceGetGpuInstanceId(handle d, unsigned *v) { ENTER(enter); *v = demanded() ? d->instance : d->instance + 1; return SUCCESS; }
 int nvmlDeviceGetComputeInstanceId(handle d, unsigned *v) { ENTER(enter); *v = 0; return SUCCESS; }
+
+typedef struct {
+	unsigned version, id, p2p, slices, instances, processors, copies, decoders, encoders, jpeg, ofa;
+	unsigned long long memory;
+	char name[96];
+} profile_info;
+int nvmlDeviceGetGpuInstanceProfileInfoV(handle d, unsigned n, profile_info *v) {
+	ENTER(whole);
+	if (v->version != (sizeof *v | 2 << 24) || n > 10) return INVALID;
+	for (int i = 0; i < PROFILES; i++) if (profiles[i].n == n) {
+		v->id = profiles[i].id;
+		v->slices = profiles[i].slices;
+		v->instances = profiles[i].places;
+		v->memory = profiles[i].memory;
+		snprintf(v->name, sizeof v->name, "%s", profiles[i].name);
+		return SUCCESS;
+	}
+	return NOT_SUPPORTED;
+}
+int nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle d, unsigned id, place *at, unsigned *n) {
+	ENTER(whole);
+	const profile *p = profile_of(id);
+	if (!p) return INVALID;
+	for (unsigned i = 0; i < p->places; i++) { at[i].start = p->starts[i]; at[i].size = p->size; }
+	*n = p->places;
+	return SUCCESS;
+}
+int nvmlDeviceGetGpuInstances(handle d, unsigned id, part *out, unsigned *n) {
+	ENTER(whole);
+	*n = 0;
+	for (int i = 0; i < PARTS; i++) {
+		unsigned has;
+		place at;
+		if (load(i, &has, &at) && has == id) out[(*n)++] = &parts[i];
+	}
+	return SUCCESS;
+}
+typedef struct { handle device; unsigned id, profile; place at; } part_info;
+int nvmlGpuInstanceGetInfo(part p, part_info *v) {
+	memset(v, 0, sizeof *v);
+	v->device = &gpus[2];
+	v->id = *p;
+	return load(*p, &v->profile, &v->at) ? SUCCESS : NOT_FOUND;
+}
+int nvmlDeviceCreateGpuInstanceWithPlacement(handle d, unsigned id, const place *at, part *out) {
+	ENTER(whole);
+	char text[64];
+	int empty = -1;
+	for (int i = PARTS - 1; i >= 0; i--) {
+		unsigned has;
+		place taken;
+		if (!load(i, &has, &taken)) { empty = i; continue; }
+		if (at->start < taken.start + taken.size && taken.start < at->start + at->size) return NO_RESOURCES;
+	}
+	if (empty < 0 || !profile_of(id)) return NO_RESOURCES;
+	snprintf(text, sizeof text, "%u %u %u", id, at->start, at->size);
+	put("gi", empty, text);
+	*out = &parts[empty];
+	return SUCCESS;
+}
+int nvmlDeviceGetGpuInstanceById(handle d, unsigned id, part *out) {
+	ENTER(whole);
+	if (id >= PARTS || !there("gi", id, 0, 0)) return NOT_FOUND;
+	*out = &parts[id];
+	return SUCCESS;
+}
+typedef struct { unsigned id, slices, rest[16]; } compute_info;
+int nvmlGpuInstanceGetComputeInstanceProfileInfo(part p, unsigned n, unsigned engines, compute_info *v) {
+	unsigned id;
+	place at;
+	if (!load(*p, &id, &at) || n >= PROFILES || profiles[n].slices > profile_of(id)->slices) return NOT_SUPPORTED;
+	memset(v, 0, sizeof *v);
+	v->id = n;
+	v->slices = profiles[n].slices;
+	return SUCCESS;
+}
+int nvmlGpuInstanceCreateComputeInstance(part p, unsigned id, void **out) {
+	if (there("ci", *p, 0, 0)) return NO_RESOURCES;
+	if (there("no-compute", -1, 0, 0)) return GPU_IS_LOST;
+	put("ci", *p, "");
+	*out = (void *)p;
+	return SUCCESS;
+}
+int nvmlGpuInstanceGetComputeInstances(part p, unsigned id, void **out, unsigned *n) {
+	unsigned has;
+	place at;
+	*n = 0;
+	if (there("ci", *p, 0, 0) && load(*p, &has, &at) && profiles[id].slices == profile_of(has)->slices) out[(*n)++] = (void *)p;
+	return SUCCESS;
+}
+int nvmlComputeInstanceDestroy(void *c) {
+	part p = c;
+	if (there("busy", *p, 0, 0)) return IN_USE;
+	drop("ci", *p);
+	return SUCCESS;
+}
+int nvmlGpuInstanceDestroy(part p) {
+	if (there("ci", *p, 0, 0)) return IN_USE;
+	drop("gi", *p);
+	return SUCCESS;
+}
 
 typedef struct { handle device; unsigned long long kind, data; unsigned gi, ci; } event;
 int nvmlEventSetCreate(void **set) { static int one; *set = &one; return SUCCESS; }
