@@ -125,6 +125,18 @@ func outcomes(r *plugincheck.Report) map[string]conformance.Result {
 	return out
 }
 
+// unknownKind reports whether the previous release's checks of an author's plugin object only
+// to kinds of series that it does not know. Its host runs such a collector and shows the
+// values as they are.
+func unknownKind(problems []string) bool {
+	for _, p := range problems {
+		if !strings.HasPrefix(p, "the series ") || !strings.HasSuffix(p, " has no kind") {
+			return false
+		}
+	}
+	return len(problems) > 0
+}
+
 // previousHost returns the report of the previous release's host about a plugin.
 func previousHost(t *testing.T, program, plugin string, config map[string]any) *plugincheck.Report {
 	t.Helper()
@@ -162,7 +174,7 @@ func TestThePreviousReleaseAndThisOneRunEachOthersPlugins(t *testing.T) {
 				t.Errorf("the previous host made only %d checks", len(known))
 			}
 			for name, r := range known {
-				if r.Outcome == conformance.Failed {
+				if r.Outcome == conformance.Failed && !unknownKind(r.Problems) {
 					t.Errorf("this plugin under the previous host: %s: %q", name, r.Problems)
 				}
 			}

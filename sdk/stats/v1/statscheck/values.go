@@ -51,7 +51,7 @@ func checkComplete(b *bench) {
 		}
 	}
 	for _, x := range info.Series {
-		if !told[x.Name] && !x.PerTask && !excused(s, x.Name) {
+		if !told[x.Name] && !excused(s, x.Name) {
 			b.t.Errorf("the sample lacks the series %q and no problem %q says why", x.Name, x.Name+": ...")
 		}
 	}

@@ -102,7 +102,7 @@ func (c *Collector) measure(context.Context) stats.Sample {
 	s := stats.Sample{Time: time.Now(), Values: []stats.Value{{Series: "reads", Value: float64(c.reads.Add(1))}}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		s.Problems = append(s.Problems, fmt.Sprintf("file.value: read the directory: %v", err), "file.size: nothing was read")
+		s.Problems = append(s.Problems, fmt.Sprintf("file.value: read the directory: %v", err), "file.size: nothing was read", "task.value: nothing was read")
 		return s
 	}
 	if len(entries) == 0 {
@@ -127,5 +127,8 @@ func (c *Collector) measure(context.Context) stats.Sample {
 		}
 	}
 	s.Values = append(s.Values, stats.Value{Series: "file.size", Observed: c.sizes.Copy()})
+	if !slices.ContainsFunc(s.Values, func(v stats.Value) bool { return v.Task != "" }) {
+		s.Problems = append(s.Problems, "task.value: no task runs whose name is that of a file")
+	}
 	return s
 }
