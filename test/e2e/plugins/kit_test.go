@@ -183,6 +183,35 @@ func TestAPluginInPythonRunsAJob(t *testing.T) {
 	a.Await("limited", "complete", 1)
 }
 
+// TestACollectorInJavaScriptPassesItsRules builds the example that uses none of our Go code.
+// npm fetches its libraries.
+func TestACollectorInJavaScriptPassesItsRules(t *testing.T) {
+	for _, tool := range []string{"node", "npm", "make"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("needs make and the Debian packages nodejs and npm: %v", err)
+		}
+	}
+	a := newAgent(t)
+	source, executable := filepath.Join(a.Dir, "node"), filepath.Join(a.Dir, "stats-lookup")
+	if err := os.CopyFS(source, os.DirFS("../../../examples/plugins/node")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "make", "-C", source, "node_modules").CombinedOutput(); err != nil {
+		t.Skipf("npm cannot fetch the libraries: %v\n%s", err, out)
+	}
+	proto, err := filepath.Abs("../../../sdk/proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "make", "-C", source, "build", "OUT="+executable, "PROTO="+proto).CombinedOutput(); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, out)
+	}
+	check := exec.CommandContext(t.Context(), filepath.Join(harness.Bin(), "drover"), "plugin", "check", "-timeout", "2m", executable)
+	if out, err := check.CombinedOutput(); err != nil || !strings.Contains(string(out), " 0 failed") || !strings.Contains(string(out), `Collector "lookup"`) {
+		t.Errorf("plugin check: %v\n%s", err, out)
+	}
+}
+
 // limitedPython prints what limits its task has.
 const limitedPython = `job "limited" {
   group "g" {
