@@ -69,6 +69,10 @@ docs: ## regenerate parts of docs/design from layers.txt, the packages' docs and
 	$(GO) test -count=1 ./internal/repotest -run "TestTheTableOfLayout|TestTheStateDiagrams" -update
 	$(GO) test -count=1 ./core/agent/group -run TestTheDiagram -update
 
+.PHONY: sim
+sim: ## run SIM (10000) random histories of vanishing nodes; a failure prints its seed
+	$(GO) test -count=1 -timeout 60m ./test/sim/interleave -rapid.seed=0 -rapid.checks=$${SIM:-10000}
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
 	@./internal/repotest/fuzz.sh $${FUZZTIME:-30s}

@@ -127,6 +127,8 @@ type Reads interface {
 // ChangeFeed may be used by one goroutine. After a *LostChangesError it continues with
 // the changes after the gap.
 type ChangeFeed interface {
+	// Since returns the index after which the feed has every change.
+	Since() uint64
 	Next(ctx context.Context) ([]state.Change, error)
 }
 

@@ -35,11 +35,18 @@ type Event struct {
 	Payload    map[string]any
 }
 
-// EventBatch is the events of one index.
+// EventBatch is the events of one index, or says that events are missing. Clients of the
+// reference take the latter for a batch without events.
 type EventBatch struct {
 	Index  uint64
 	Events []Event
+	Gap    *EventGap `json:",omitempty"`
 }
+
+// EventGap says that the server no longer has, or never had, the events of some indexes
+// that the subscriber asked for. It reads what it follows anew, and the stream goes on
+// behind the gap.
+type EventGap struct{ From, To uint64 }
 
 // changeBatch holds the changes of one index that make events. They are converted to
 // events only for subscribers, so that the log costs almost nothing without any.
@@ -61,7 +68,7 @@ type eventLog struct {
 	mu      sync.Mutex
 	batches []changeBatch
 	size    int    // number of changes in batches
-	dropped uint64 // index of the newest dropped batch
+	dropped uint64 // the newest index of which events may be missing
 	changed chan struct{}
 	most    int // maximum number of kept changes
 }
@@ -115,12 +122,24 @@ func (l *eventLog) lose(index uint64) {
 	l.changed = make(chan struct{})
 }
 
-// after returns the batches newer than index, a channel that is closed at the next
-// batch, and whether batches after index have been dropped.
-func (l *eventLog) after(index uint64) (newer []changeBatch, changed <-chan struct{}, lost bool) {
+// begin notes the index after which a feed has every change. A new state has
+// firstIndex, at which there are no events.
+func (l *eventLog) begin(since uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lost = index < l.dropped
+	if since > firstIndex {
+		l.dropped = max(l.dropped, since)
+	}
+}
+
+// after returns the batches newer than index, a channel that is closed at the next
+// batch, and, if events after index are missing, the newest index of which they are.
+func (l *eventLog) after(index uint64) (newer []changeBatch, changed <-chan struct{}, lost uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if index < l.dropped {
+		lost = l.dropped
+	}
 	i := slices.IndexFunc(l.batches, func(b changeBatch) bool { return b.index > index })
 	if i < 0 {
 		return nil, l.changed, lost
@@ -161,6 +180,7 @@ func (s *Server) feedOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.events.begin(feed.Since())
 	for {
 		calm, done := context.WithTimeout(ctx, eventRest)
 		changes, err := feed.Next(calm)

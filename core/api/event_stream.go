@@ -64,7 +64,7 @@ func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error
 		return nil, err
 	}
 	want := &subscription{topics: topics, namespace: namespaceOf(r), filter: filter}
-	from := uint64(0)
+	from, resumes := uint64(0), false
 	if v := p.get("index"); v != "" {
 		if from, err = strconv.ParseUint(v, 10, 64); err != nil {
 			return nil, fail(http.StatusBadRequest, "Unable to parse index: "+err.Error())
@@ -74,13 +74,16 @@ func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error
 	}
 	if from > 0 && p.get("index") != "" {
 		from-- // include the index itself
+		resumes = true
 	}
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("Content-Type", "application/json")
-	return done, s.sendEvents(r.Context(), w, want, from)
+	return done, s.sendEvents(r.Context(), w, want, from, resumes)
 }
 
-func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *subscription, from uint64) error {
+// sendEvents sends what comes after an index. A subscriber that resumes there is told of
+// events that are missing.
+func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *subscription, from uint64, resumes bool) error {
 	ctl := http.NewResponseController(w)
 	defer func() { _ = ctl.SetWriteDeadline(time.Time{}) }() // the connection may serve further requests
 	beat := time.NewTicker(eventHeartbeat)
@@ -95,12 +98,17 @@ func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *su
 	}
 	for first := true; ; first = false {
 		batches, changed, lost := s.events.after(from)
-		if lost && !first {
-			// A subscriber that begins with an old index gets the batches that are
-			// kept. A connected subscriber that fell behind must learn that it has
-			// missed events.
+		switch {
+		case lost == 0:
+		case !first:
+			// A connected subscriber that fell behind must learn that it has missed
+			// events, also if it knows nothing of gaps.
 			send([]byte(`{"Error":"the subscriber was too slow and missed events; connect again and read what it follows anew"}`))
 			panic(http.ErrAbortHandler)
+		case resumes:
+			if gap, err := json.Marshal(&EventBatch{Index: lost, Events: []Event{}, Gap: &EventGap{From: from + 1, To: lost}}); err != nil || !send(gap) {
+				return err
+			}
 		}
 		for _, b := range batches {
 			from = b.index

@@ -203,3 +203,31 @@ func TestOfWhatHappenedLongAgoOnlyTheNewestIsKept(t *testing.T) {
 		}
 	})
 }
+
+func TestASubscriberThatResumesIsToldWhichEventsAreMissing(t *testing.T) {
+	b := newBackend(oneAlloc())
+	b.since = 10 // the server began with a snapshot
+	srv := serveAPI(t, fed(t, b, api.Config{EventBuffer: 2}))
+	for i := uint64(11); i <= 14; i++ { // 11 and 12 are dropped
+		b.changes <- []state.Change{{Table: state.TableNodePools, Index: i, New: &model.NodePool{Name: "p"}}}
+	}
+	b.changes <- nil
+	for query, want := range map[string]string{
+		"index=5":  `{"Index":12,"Events":[],"Gap":{"From":5,"To":12}}`,
+		"index=12": `{"Index":12,"Events":[],"Gap":{"From":12,"To":12}}`,
+		"index=13": "", "index=14": "", "index=0": "", // 0 is what clients send that know no index
+	} {
+		lines, gap := events(t, srv, query), ""
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "Gap") {
+				gap = lines.Text()
+			}
+			if strings.Contains(lines.Text(), `"Index":14`) {
+				break
+			}
+		}
+		if gap != want {
+			t.Errorf("%s: the stream says %q of what is missing, not %q", query, gap, want)
+		}
+	}
+}

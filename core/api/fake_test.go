@@ -172,6 +172,7 @@ type fakeBackend struct {
 	changes     chan []state.Change
 	lost        chan uint64 // up to this index changes are lost
 	feeds       atomic.Int64
+	since       uint64 // the first index of which there are changes is the next
 }
 
 func newBackend(v *fakeView) *fakeBackend {
@@ -244,6 +245,7 @@ func (b *fakeBackend) Changes(context.Context) (api.ChangeFeed, error) {
 	b.feeds.Add(1)
 	return b, nil
 }
+func (b *fakeBackend) Since() uint64 { return b.since }
 func (b *fakeBackend) Next(ctx context.Context) ([]state.Change, error) {
 	select {
 	case c := <-b.changes:

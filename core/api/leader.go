@@ -6,6 +6,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -92,7 +93,10 @@ func (s *Server) placed(w http.ResponseWriter, r *http.Request, rt *route) (any,
 		return s.run(w, r, rt)
 	case at == fromState:
 		s.cfg.Leader.CatchUp(r.Context())
-		return s.run(w, r, rt)
+		if s.abreast(r, rt) {
+			return s.run(w, r, rt)
+		}
+		r = without(r, "stale")
 	}
 	reads := rt.does.begin != nil
 	if reads && readMethod(r.Method) && !s.cfg.Leader.Leads() {
@@ -107,6 +111,18 @@ func (s *Server) placed(w http.ResponseWriter, r *http.Request, rt *route) (any,
 		err = bodyError(err)
 	}
 	return v, err
+}
+
+// abreast reports whether the state of this server has the index that a blocking stale
+// read names. If it has not, the client has been shown more by another server: an answer
+// from here would be older, and its index would go backwards. The leader answers then.
+func (s *Server) abreast(r *http.Request, rt *route) bool {
+	if rt.does.at != atLeader {
+		return true // events wait for their index
+	}
+	v := s.backend.View()
+	index, err := strconv.ParseUint(paramsOf(r).get("index"), 10, 64)
+	return err != nil || v == nil || index <= v.Index()
 }
 
 // run answers a request on this server.

@@ -159,22 +159,27 @@ func (d *Dispatcher) settle(ids []string, now time.Time) {
 	}
 }
 
-// verdict returns the command for a silent node: disconnected while one of its allocs
-// may reconnect, otherwise down. nil means no change.
+// verdict returns the command for a silent node; nil means no change.
 func (d *Dispatcher) verdict(view *state.View, id string, now time.Time) fsm.Command {
 	node := view.NodeByID(id)
-	if node == nil || node.Status == model.NodeStatusDown {
+	if node == nil {
 		return nil
 	}
-	status := model.NodeStatusDown
-	if mayReconnect(view, id) {
-		status = model.NodeStatusDisconnected
-	}
+	status := StatusOfSilent(view, node)
 	if node.Status == status {
 		return nil
 	}
 	d.logger.Warn("a node missed its heartbeat", "node_id", id, "node", node.Name, "status", status)
 	return d.statusCommand(view, node, status, "Node heartbeat missed", now)
+}
+
+// StatusOfSilent returns the status of a node that has been silent for too long: down,
+// or disconnected while one of its allocs may reconnect. It is pure.
+func StatusOfSilent(view *state.View, node *model.Node) string {
+	if node.Status != model.NodeStatusDown && mayReconnect(view, node.ID) {
+		return model.NodeStatusDisconnected
+	}
+	return model.NodeStatusDown
 }
 
 // mayReconnect reports whether an alloc of the node waits for its reconnect.

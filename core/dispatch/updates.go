@@ -184,7 +184,7 @@ func (d *Dispatcher) tryCommit(ctx context.Context, batch []*updateRequest) (ans
 
 // store commits reports on allocs of view.
 func (d *Dispatcher) store(ctx context.Context, view *state.View, reports []*model.AllocReport, now time.Time) (index uint64, err error) {
-	at, evals := now.UnixNano(), d.evalsFor(view, reports, now)
+	at, evals := now.UnixNano(), EvalsOf(view, reports, now, d.cfg.NewID)
 	if view.Level() >= fsm.LevelReportAllocs {
 		index, err = d.propose(ctx, fsm.NewReportAllocs(view, at, reports, evals))
 		if !errors.Is(err, fsm.ErrReportsOutdated) {
@@ -236,9 +236,9 @@ func newsOf(view *state.View, req *updateRequest) (news []*model.AllocReport, wh
 	return news, whole, foreign
 }
 
-// evalsFor returns one eval for each job of which an alloc has failed, reconnected, or
-// become healthy so that another may be stopped.
-func (d *Dispatcher) evalsFor(view *state.View, updates []*model.AllocReport, now time.Time) []*model.Evaluation {
+// EvalsOf returns one eval for each job of which, by the news of nodes, an alloc has
+// failed, reconnected, or become healthy so that another may be stopped. It is pure.
+func EvalsOf(view *state.View, updates []*model.AllocReport, now time.Time, newID func() string) []*model.Evaluation {
 	var evals []*model.Evaluation
 	seen := map[model.JobKey]bool{}
 	for _, u := range updates {
@@ -255,7 +255,7 @@ func (d *Dispatcher) evalsFor(view *state.View, updates []*model.AllocReport, no
 			continue
 		}
 		seen[old.JobKey()] = true
-		evals = append(evals, model.NewEvaluation(d.cfg.NewID(), trigger, job, now))
+		evals = append(evals, model.NewEvaluation(newID(), trigger, job, now))
 	}
 	return evals
 }

@@ -18,6 +18,7 @@ type PlanView interface {
 	NodeByID(id string) *model.Node
 	JobByID(namespace, id string) *model.Job
 	DeploymentByID(id string) *model.Deployment
+	LatestDeployment(namespace, jobID string) *model.Deployment
 }
 
 // Room returns why a node cannot take the new allocs while the others are stopped, or
@@ -62,7 +63,16 @@ func Accept(v PlanView, p *model.Plan, room Room) *model.PlanResult {
 			r.Change = append(r.Change, ch)
 		}
 	}
+	if d := p.Deployment; d != nil && joins(p.Place, p.Change, d.ID) && !joins(r.Place, r.Change, d.ID) {
+		r.Deployment = nil // without allocs it has no deadline and would never end
+	}
 	return r
+}
+
+// joins reports whether an alloc joins a deployment.
+func joins(place []*model.Allocation, change []model.AllocChange, id string) bool {
+	return slices.ContainsFunc(place, func(a *model.Allocation) bool { return a.DeploymentID == id }) ||
+		slices.ContainsFunc(change, func(ch model.AllocChange) bool { return ch.DeploymentID == id })
 }
 
 // outdated returns why the whole plan is no longer valid, or "".
@@ -72,6 +82,11 @@ func outdated(v PlanView, p *model.Plan) string {
 		return "job has changed since it was planned"
 	case job == nil && len(p.Place) > 0:
 		return "job does not exist any more"
+	}
+	if d := p.Deployment; d != nil {
+		if latest := v.LatestDeployment(p.Namespace, p.JobID); latest != nil && latest.ID != d.ID && latest.CreateIndex > p.SnapshotIndex {
+			return "another deployment of the job has begun" // nobody would end it
+		}
 	}
 	return ""
 }

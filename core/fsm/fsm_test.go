@@ -217,3 +217,40 @@ func TestAVariableSealedWithAKeyThatIsGoneIsNotStored(t *testing.T) {
 	mustApply(t, f, &fsm.UpsertRootKey{Key: &model.RootKey{KeyID: "k", State: model.RootKeyActive}})
 	mustApply(t, f, put)
 }
+
+func TestAPlanThatDoesNotKnowTheJobsDeploymentBeginsNoOther(t *testing.T) {
+	f := newFSM()
+	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 1)})
+	deployment := func(id string) *model.Deployment {
+		return &model.Deployment{ID: id, Namespace: "default", JobID: "web", Status: model.DeploymentStatusRunning, TaskGroups: map[string]*model.DeploymentState{"web": {DesiredTotal: 1}}}
+	}
+	first, second := place(t, f, &model.Allocation{ID: "a", JobID: "web"}), place(t, f, &model.Allocation{ID: "b", JobID: "web"})
+	first.Plan.Deployment, second.Plan.Deployment = deployment("d1"), deployment("d2")
+	// Another leader committed the first, of which nothing but the deployment was accepted.
+	first.Plan.Place = nil
+	mustApply(t, f, first)
+	if _, answer := apply(t, f, second); answer == nil {
+		t.Error("the second plan was accepted as a whole")
+	}
+	if v := f.Store().View(); v.DeploymentByID("d2") != nil || v.AllocByID("b") != nil || v.DeploymentByID("d1") == nil {
+		t.Error("the second plan began a deployment besides the first, which nobody would end")
+	}
+	again := place(t, f, &model.Allocation{ID: "c", JobID: "web", DeploymentID: "d1"})
+	mustApply(t, f, again)
+}
+
+func TestADeploymentOfWhichEveryAllocWasRefusedDoesNotBegin(t *testing.T) {
+	f := newFSM()
+	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 1)})
+	mustApply(t, f, place(t, f, &model.Allocation{ID: "a", JobID: "web"}))
+	c := place(t, f)
+	c.Plan.Deployment = &model.Deployment{ID: "d", Namespace: "default", JobID: "web", Status: model.DeploymentStatusRunning, TaskGroups: map[string]*model.DeploymentState{"web": {DesiredTotal: 1}}}
+	c.Plan.Change = []model.AllocChange{{Kind: model.AllocUpdateInPlace, AllocID: "a", JobVersion: 1, DeploymentID: "d"}}
+	mustApply(t, f, &fsm.UpdateAllocsFromClient{Reports: []*model.AllocReport{{ID: "a", ClientStatus: model.AllocClientStatusFailed}}})
+	if _, answer := apply(t, f, c); answer == nil {
+		t.Error("an alloc that has ended was updated in place")
+	}
+	if d := f.Store().View().DeploymentByID("d"); d != nil {
+		t.Errorf("a deployment without allocs began: it has no deadline, and nobody ends it: %+v", d)
+	}
+}

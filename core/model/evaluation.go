@@ -77,6 +77,11 @@ type Evaluation struct {
 	ModifyTime  int64  // Unix ns
 }
 
+// Purged stands in for a job that no longer exists in evaluations of what it left.
+func Purged(key JobKey) *Job {
+	return &Job{Namespace: key.Namespace, ID: key.ID, Priority: JobDefaultPriority, Type: JobTypeService}
+}
+
 // NewEvaluation returns a pending evaluation of a job.
 func NewEvaluation(id, trigger string, job *Job, now time.Time) *Evaluation {
 	return &Evaluation{

@@ -96,7 +96,7 @@ func allocLifecycle() *Lifecycle {
 func deploymentLifecycle() *Lifecycle {
 	return &Lifecycle{
 		Kind:  "deployment",
-		Begin: []string{DeploymentStatusRunning},
+		Begin: []string{DeploymentStatusRunning, DeploymentStatusSuccessful}, // at once: a system job without update block
 		Ways: []Way{
 			{DeploymentStatusRunning, DeploymentStatusPaused, "an operator pauses it"},
 			{DeploymentStatusRunning, DeploymentStatusSuccessful, "all allocs are healthy and promoted"},

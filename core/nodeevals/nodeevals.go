@@ -26,13 +26,14 @@ func Needed(before, after *model.Node) bool {
 	return before == nil || before.Status != model.NodeStatusReady || before.ComputedClass != after.ComputedClass
 }
 
-// Of returns an evaluation for every job with a live alloc on the node, and for every
-// system job, since it may now run there or no longer. newID generates UUIDs.
+// Of returns an evaluation for every job with a live alloc on the node, or with one that
+// is lost and was not replaced, since its place may be free now that the node is back, and
+// for every system job, since it may now run there or no longer. newID generates UUIDs.
 func Of(view View, node *model.Node, now time.Time, newID func() string) []*model.Evaluation {
 	seen := map[model.JobKey]bool{}
 	var evals []*model.Evaluation
 	add := func(job *model.Job) {
-		if job == nil || seen[job.Key()] {
+		if seen[job.Key()] {
 			return
 		}
 		seen[job.Key()] = true
@@ -41,8 +42,12 @@ func Of(view View, node *model.Node, now time.Time, newID func() string) []*mode
 		evals = append(evals, e)
 	}
 	for _, a := range view.AllocsByNode(node.ID) {
-		if !a.ClientTerminalStatus() {
-			add(view.JobByID(a.Namespace, a.JobID))
+		if !a.ClientTerminalStatus() || a.ClientStatus == model.AllocClientStatusLost && a.NextAllocation == "" {
+			job := view.JobByID(a.Namespace, a.JobID)
+			if job == nil { // purged: if the node is down, nobody else marks its alloc as lost
+				job = model.Purged(a.JobKey())
+			}
+			add(job)
 		}
 	}
 	for job := range view.Jobs("") {

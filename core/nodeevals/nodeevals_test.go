@@ -53,8 +53,20 @@ func TestAChangeOfANodeEvaluatesEachOfItsJobsAndTheSystemJobsOnce(t *testing.T) 
 			t.Errorf("%+v", e)
 		}
 	}
-	if want := []string{"e1 here", "e2 system", "e3 sysbatch"}; !slices.Equal(got, want) {
+	if want := []string{"e1 here", "e2 system", "e3 purged", "e4 sysbatch"}; !slices.Equal(got, want) {
 		t.Errorf("evaluations %q, want %q", got, want)
+	}
+}
+
+func TestTheReturnOfANodeEvaluatesJobsWhoseLostAllocsWereNotReplaced(t *testing.T) {
+	lost := model.AllocClientStatusLost
+	v := view{
+		jobs:   []*model.Job{{ID: "held", Type: model.JobTypeService}, {ID: "replaced", Type: model.JobTypeService}},
+		allocs: []*model.Allocation{{JobID: "held", ClientStatus: lost}, {JobID: "replaced", ClientStatus: lost, NextAllocation: "b"}},
+	}
+	evals := nodeevals.Of(v, &model.Node{ID: "n", Status: model.NodeStatusReady}, time.Unix(50, 0), func() string { return "e" })
+	if len(evals) != 1 || evals[0].JobID != "held" {
+		t.Errorf("evaluations %+v: a group with prevent_reschedule_on_lost would stay below its count", evals)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/internal/testkit"
 )
@@ -316,5 +317,98 @@ func TestANodeIsReachedThroughEveryServer(t *testing.T) {
 	testkit.Eventually(t, "the jobs run on the node of a follower", func() bool {
 		_, text := must(t, c.Leader(), "GET", "/v1/allocations", nil)
 		return strings.Count(text, `"ClientStatus":"running"`) == len(c.All)
+	})
+}
+
+// eventsFrom returns the keys of the events of jobs that a server streams from an index on,
+// with their indexes, until that of the last key, and the gap that it names.
+func eventsFrom(t *testing.T, m *testkit.Member, index uint64, last string) (got []string, gap *api.EventGap) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("%s/v1/event/stream?topic=Job&index=%d", m.URL, index), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for dec := json.NewDecoder(resp.Body); ; {
+		var b api.EventBatch
+		if err := dec.Decode(&b); err != nil {
+			t.Fatalf("after %q: %v", got, err)
+		}
+		if b.Gap != nil {
+			gap = b.Gap
+		}
+		for _, e := range b.Events {
+			if job, _ := e.Payload["Job"].(map[string]any); job["Status"] != "pending" || e.Type != "JobRegistered" {
+				continue // what the scheduler makes of it comes at a time of its own
+			}
+			got = append(got, fmt.Sprint(e.Key, "@", e.Index))
+			if e.Key == last {
+				return got, gap
+			}
+		}
+	}
+}
+
+func TestTheEventStreamIsResumedOnAnyServerAcrossAFailover(t *testing.T) {
+	c := cluster(t)
+	first := c.Leader()
+	for i := range 3 {
+		must(t, first, "PUT", "/v1/jobs", registered(fmt.Sprint("before", i), 1))
+	}
+	all, gap := eventsFrom(t, first, 1, "before2")
+	if gap != nil || len(all) != 3 {
+		t.Fatalf("the first leader streams %q, gap %+v", all, gap)
+	}
+	_, at, _ := strings.Cut(all[1], "@")
+	index, err := strconv.ParseUint(at, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Kill()
+	second := c.Leader()
+	must(t, second, "PUT", "/v1/jobs", registered("after", 1))
+	want, gap := eventsFrom(t, second, index+1, "after")
+	if gap != nil || len(want) != 2 || want[0] != all[2] {
+		t.Errorf("the second leader resumes with %q, gap %+v; %q is to come first", want, gap, all[2])
+	}
+	for _, m := range c.All {
+		if m == first || m == second {
+			continue
+		}
+		if got, gap := eventsFrom(t, m, index+1, "after"); fmt.Sprint(got) != fmt.Sprint(want) || gap != nil {
+			t.Errorf("a follower resumes with %q, gap %+v, the leader with %q", got, gap, want)
+		}
+	}
+}
+
+func TestAnIndexNeverGoesBackwardsForAClientThatMovesToAServerThatLags(t *testing.T) {
+	c := cluster(t)
+	leader, lags := c.Leader(), c.Follower()
+	must(t, lags, "GET", "/v1/jobs?stale", nil)
+	lags.Cut()
+	must(t, leader, "PUT", "/v1/jobs", registered("web", 1))
+	seen, _ := must(t, leader, "GET", "/v1/jobs", nil)
+	index, err := strconv.ParseUint(seen.Header.Get("X-Nomad-Index"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprintf("/v1/jobs?stale&index=%d&wait=10ms", index)
+	if resp, text := to(t, lags, "GET", path, nil); resp.StatusCode == http.StatusOK {
+		t.Errorf("a server that is cut off, and has not what the client has seen, answers with index %s: %s", resp.Header.Get("X-Nomad-Index"), text)
+	}
+	lags.Heal()
+	testkit.Eventually(t, "the server answers again, with an index that is not older", func() bool {
+		resp, text := to(t, lags, "GET", path, nil)
+		got, _ := strconv.ParseUint(resp.Header.Get("X-Nomad-Index"), 10, 64)
+		if resp.StatusCode == http.StatusOK && (got < index || !strings.Contains(text, `"web"`)) {
+			t.Fatalf("the index went from %d to %d: %s", index, got, text)
+		}
+		return resp.StatusCode == http.StatusOK
 	})
 }

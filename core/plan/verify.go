@@ -9,6 +9,10 @@ import (
 	"github.com/drover-project/drover/core/schedule/feasible"
 )
 
+// Verify returns the part of a plan that the view accepts, when no other plan is being
+// committed. It is pure.
+func Verify(v View, p *model.Plan) *model.PlanResult { return verify(newOverlay(v), p) }
+
 // verify returns the part of a plan that the view accepts. It is pure.
 func verify(o *overlay, p *model.Plan) *model.PlanResult {
 	r := &model.PlanResult{Rejections: []model.PlanRejection{{Reason: "another plan of the job came first"}}}

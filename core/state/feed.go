@@ -23,6 +23,7 @@ type Feed struct {
 	s      *Store
 	tables []string
 	limit  int
+	since  uint64
 
 	mu    sync.Mutex
 	ready chan struct{} // holds a token while batch is not empty
@@ -46,8 +47,12 @@ func (s *Store) Subscribe(tables ...string) *Feed {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
 	s.feeds.list = append(s.feeds.list, f)
+	f.since = s.View().Index()
 	return f
 }
+
+// Since returns the index after which the feed has every change.
+func (f *Feed) Since() uint64 { return f.since }
 
 // Next waits for changes and returns all that have arrived.
 func (f *Feed) Next(ctx context.Context) (Batch, error) {

@@ -96,11 +96,13 @@ type work struct {
 	allocs []*model.Allocation
 }
 
-// failsAtOnce reports whether an unhealthy alloc ends the deployment without
-// waiting for the deadline: groups without a progress deadline.
+// failsAtOnce reports whether an unhealthy or failed alloc ends the deployment without
+// waiting for the deadline: groups without a progress deadline. An alloc may fail after
+// it was healthy, or without a word about its health.
 func (w *work) failsAtOnce() bool {
 	for _, a := range w.allocs {
-		if g := w.d.TaskGroups[a.TaskGroup]; g != nil && a.DeploymentStatus.IsUnhealthy() && g.ProgressDeadline == 0 {
+		failed := a.ClientStatus == model.AllocClientStatusFailed && !a.ServerTerminalStatus()
+		if g := w.d.TaskGroups[a.TaskGroup]; g != nil && g.ProgressDeadline == 0 && (failed || a.DeploymentStatus.IsUnhealthy()) {
 			return true
 		}
 	}
@@ -110,8 +112,8 @@ func (w *work) failsAtOnce() bool {
 // pastDeadline reports whether an incomplete group has not progressed before its
 // deadline.
 func (w *work) pastDeadline() bool {
-	for _, g := range w.d.TaskGroups {
-		if !g.Done() && !waitsForPromotion(g) && !g.RequireProgressBy.IsZero() && !w.in.Now.Before(g.RequireProgressBy) {
+	for name, g := range w.d.TaskGroups {
+		if !g.Done() && !w.waitsForPromotion(name, g) && !g.RequireProgressBy.IsZero() && !w.in.Now.Before(g.RequireProgressBy) {
 			return true
 		}
 	}
@@ -119,21 +121,26 @@ func (w *work) pastDeadline() bool {
 }
 
 // waitsForPromotion reports whether the canaries are healthy and wait for a manual
-// promotion.
-func waitsForPromotion(g *model.DeploymentState) bool {
-	return g.DesiredCanaries > 0 && !g.Promoted && !g.AutoPromote && g.HealthyAllocs >= g.DesiredCanaries
+// promotion. Other healthy allocs of the group do not count.
+func (w *work) waitsForPromotion(name string, g *model.DeploymentState) bool {
+	return g.DesiredCanaries > 0 && !g.Promoted && !g.AutoPromote && w.healthyCanaries()[name] >= g.DesiredCanaries
 }
 
-// autoPromotable reports whether every group with canaries has auto_promote and all
-// its canaries are healthy.
-func (w *work) autoPromotable() bool {
+// healthyCanaries returns the number of healthy canaries by group.
+func (w *work) healthyCanaries() map[string]int {
 	healthy := map[string]int{}
 	for _, a := range w.allocs {
 		if a.DeploymentStatus.IsCanary() && a.DeploymentStatus.IsHealthy() && !a.TerminalStatus() {
 			healthy[a.TaskGroup]++
 		}
 	}
-	canaries := false
+	return healthy
+}
+
+// autoPromotable reports whether every group with canaries has auto_promote and all
+// its canaries are healthy.
+func (w *work) autoPromotable() bool {
+	healthy, canaries := w.healthyCanaries(), false
 	for name, g := range w.d.TaskGroups {
 		if g.DesiredCanaries == 0 || g.Promoted {
 			continue
@@ -226,8 +233,8 @@ func (w *work) seen() uint64 {
 
 func (w *work) nextDeadline() time.Time {
 	var next time.Time
-	for _, g := range w.d.TaskGroups {
-		if g.Done() || waitsForPromotion(g) || g.RequireProgressBy.IsZero() {
+	for name, g := range w.d.TaskGroups {
+		if g.Done() || w.waitsForPromotion(name, g) || g.RequireProgressBy.IsZero() {
 			continue
 		}
 		if next.IsZero() || g.RequireProgressBy.Before(next) {

@@ -107,6 +107,20 @@ func TestWithoutADeadlineTheFirstUnhealthyAllocFailsIt(t *testing.T) {
 	}
 }
 
+func TestWithoutADeadlineAnAllocThatFailsAfterItWasHealthyOrWithoutAWordFailsIt(t *testing.T) {
+	for name, healthy := range map[string]*bool{"was healthy": &yes, "without a word": nil} {
+		w := newWorld(t, model.DeploymentState{DesiredTotal: 2})
+		w.alloc("a", healthy, false)
+		w.update(func(tx *state.Tx) error {
+			return tx.UpdateAllocFromClient(&model.AllocReport{ID: "a", ClientStatus: model.AllocClientStatusFailed}, now.UnixNano())
+		})
+		u, ok := only[*fsm.UpdateDeploymentStatus](t, w.decide(now))
+		if !ok || u.Update.Status != model.DeploymentStatusFailed {
+			t.Errorf("%s: got %+v: the failed alloc waits for the end of a deployment that never ends", name, u)
+		}
+	}
+}
+
 func TestAutoRevertGoesBackToTheNewestStableVersion(t *testing.T) {
 	w := newWorld(t, model.DeploymentState{DesiredTotal: 2, AutoRevert: true})
 	w.alloc("a", &no, false)
@@ -184,4 +198,14 @@ func only[C fsm.Command](t *testing.T, d control.Decision) (c C, ok bool) {
 	}
 	c, ok = d.Commands[0].(C)
 	return c, ok
+}
+
+func TestOnlyHealthyCanariesWaitForAPromotionPastTheDeadline(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 2, DesiredCanaries: 1, ProgressDeadline: time.Minute, RequireProgressBy: now.Add(time.Minute)})
+	w.alloc("canary", nil, true)
+	w.alloc("other", &yes, false) // healthy, but not what the promotion needs
+	u, ok := only[*fsm.UpdateDeploymentStatus](t, w.decide(now.Add(time.Hour)))
+	if !ok || u.Update.Status != model.DeploymentStatusFailed {
+		t.Errorf("got %+v: a deployment whose canary never becomes healthy never ends", u)
+	}
 }

@@ -283,7 +283,7 @@ func (w *work) evals() []*model.Evaluation {
 	var jobs []*model.Job
 	for key, job := range w.jobs {
 		if job == nil { // purged
-			job = &model.Job{Namespace: key.Namespace, ID: key.ID, Priority: model.JobDefaultPriority, Type: model.JobTypeService}
+			job = model.Purged(key)
 		}
 		jobs = append(jobs, job)
 	}

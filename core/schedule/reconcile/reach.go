@@ -93,6 +93,10 @@ func (r *run) part(tg *model.TaskGroup, a *model.Allocation) {
 // sortSilent handles an alloc on which its node does not report now. An alloc that is
 // not replaced, or may reconnect at any moment, keeps its place.
 func (r *run) sortSilent(s *slots, a *model.Allocation, at reach) {
+	if r.isCanary(a) {
+		r.sortSilentCanary(s, a, at)
+		return
+	}
 	replace := patienceOf(s.tg).replace
 	switch {
 	case at == lost:
@@ -103,13 +107,33 @@ func (r *run) sortSilent(s *slots, a *model.Allocation, at reach) {
 	default:
 		r.counts(a.TaskGroup).Ignore++
 	}
-	switch {
-	case replace && at != awaited:
+	if replace && at != awaited {
 		s.leaving = append(s.leaving, &leaver{alloc: a, vacant: true})
-	case r.isCanary(a):
-		s.canaries = append(s.canaries, a)
-	default:
+	} else {
 		s.kept = append(s.kept, a)
+	}
+}
+
+// sortSilentCanary is sortSilent for a canary, which holds no place of the count. One of
+// a roll-out that is over is not replaced.
+func (r *run) sortSilentCanary(s *slots, a *model.Allocation, at reach) {
+	if !r.canaryNow(a) {
+		s.oldCanaries = append(s.oldCanaries, a)
+		return
+	}
+	switch at {
+	case lost:
+		r.stop(a, DescLost, model.AllocClientStatusLost)
+		r.counts(a.TaskGroup).Stop++
+	case parted:
+		r.part(s.tg, a)
+	default:
+		r.counts(a.TaskGroup).Ignore++
+	}
+	if at != awaited && (patienceOf(s.tg).replace || a.DesiredTransition.ShouldMigrate()) {
+		s.movedCanaries = append(s.movedCanaries, a)
+	} else {
+		s.canaries = append(s.canaries, a)
 	}
 }
 

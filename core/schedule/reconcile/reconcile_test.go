@@ -680,3 +680,89 @@ func TestWhatIsMissingIsPlacedInPartsOfBoundedSize(t *testing.T) {
 		t.Errorf("the plan says %d", r.Updates["g"].Place)
 	}
 }
+
+// canarying returns a bench with an alloc of v0 on n1 and a canary of v1 on n2.
+func canarying() (b *bench, canary *model.Allocation) {
+	b = newBench(model.JobTypeService, 1)
+	b.Job.TaskGroups[0].Update = &model.UpdateStrategy{MaxParallel: 1, Canary: 1, ProgressDeadline: time.Minute}
+	b.alloc("old", 0, "n1")
+	b.version(env("new"))
+	canary = b.alloc("canary", 0, "n2")
+	canary.DeploymentID, canary.DeploymentStatus = "d", &model.AllocDeploymentStatus{Canary: true}
+	b.Deployment = &model.Deployment{
+		ID: "d", JobVersion: 1, JobCreateIndex: 1, Status: model.DeploymentStatusRunning,
+		TaskGroups: map[string]*model.DeploymentState{"g": {DesiredTotal: 1, DesiredCanaries: 1, PlacedCanaries: []string{"canary"}}},
+	}
+	return b, canary
+}
+
+func TestACanaryThatIsLostIsReplacedAsACanaryAndHoldsNoPlaceOfTheCount(t *testing.T) {
+	b, _ := canarying()
+	b.nodes["n2"].Status = model.NodeStatusDown
+	r := reconcile.Service(b.Input)
+	expect(t, r, "stop canary: "+reconcile.DescLost, "place j.g[0] v1 after canary")
+	if !r.Place[0].Canary || r.Place[0].Deployment != "d" {
+		t.Errorf("it is replaced by %+v", r.Place[0])
+	}
+
+	b, _ = canarying()
+	b.Allocs = b.Allocs[1:] // and the alloc of the count is missing
+	b.nodes["n2"].Status = model.NodeStatusDown
+	r = reconcile.Service(b.Input)
+	places := 0
+	for _, p := range r.Place {
+		if !p.Canary {
+			places++
+		}
+	}
+	if places != 1 {
+		t.Errorf("%d allocs of the count are placed, not 1: %q", places, told(r))
+	}
+}
+
+func TestACanaryOfAnOlderVersionThatIsLostIsNotReplaced(t *testing.T) {
+	b, _ := canarying()
+	b.version(env("newest"))
+	b.nodes["n2"].Status = model.NodeStatusDown
+	r := reconcile.Service(b.Input)
+	expect(t, r, "stop canary: "+reconcile.DescNotNeeded, "place j.g[0] v2")
+	if p := r.Place[0]; !p.Canary || p.Previous != nil {
+		t.Errorf("the new version begins with %+v, not with a canary of its own", p)
+	}
+}
+
+func TestACanaryThatMustNotBeReplacedHoldsItsPlaceAmongTheCanaries(t *testing.T) {
+	no := false
+	for _, status := range []string{model.AllocClientStatusRunning, model.AllocClientStatusLost} {
+		b, canary := canarying()
+		for _, j := range b.jobs {
+			j.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Minute, Replace: &no}
+		}
+		b.nodes["n2"].Status = model.NodeStatusDown
+		want := []string{"stop canary: " + reconcile.DescLost}
+		if canary.ClientStatus = status; status == model.AllocClientStatusLost {
+			canary.DesiredStatus, canary.DesiredDescription, want = model.AllocDesiredStatusStop, reconcile.DescLost, nil
+		}
+		expect(t, reconcile.Service(b.Input), want...)
+	}
+}
+
+func TestWhenScaledDownAFailedAllocGivesWayToOneThatRuns(t *testing.T) {
+	b := newBench(model.JobTypeService, 1)
+	b.alloc("failed", 0, "n1").ClientStatus = model.AllocClientStatusFailed
+	b.alloc("runs", 1, "n2")
+	expect(t, reconcile.Service(b.Input), "stop failed: "+reconcile.DescNotNeeded)
+}
+
+func TestAnAllocThatIsNotReplacedBeginsNoDeployment(t *testing.T) {
+	b := newBench(model.JobTypeService, 1)
+	b.Job.TaskGroups[0].Update = &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: time.Minute}
+	yes := true
+	b.alloc("stays", 0, "n1")
+	b.alloc("leaves", 1, "n2").DesiredTransition.Migrate = &yes
+	r := reconcile.Service(b.Input)
+	expect(t, r, "stop leaves: "+reconcile.DescMigrating)
+	if r.Deployment != nil {
+		t.Errorf("deployment %+v has no alloc, and so no deadline", r.Deployment)
+	}
+}

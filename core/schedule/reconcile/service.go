@@ -125,12 +125,10 @@ func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 		if !l.vacant {
 			r.stop(l.alloc, l.desc, l.clientStatus)
 		}
-		p := Placement{Job: r.Job, Group: tg, Name: l.alloc.Name, Previous: l.alloc, Reschedule: l.reschedule}
-		r.inherit(&p, tg, canarying)
 		switch {
 		case l.drop:
 			u.Stop++
-			continue
+			continue // nor does it begin a deployment
 		case l.desc == DescMigrating:
 			u.Migrate++
 		default:
@@ -139,6 +137,8 @@ func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 				u.Stop++
 			}
 		}
+		p := Placement{Job: r.Job, Group: tg, Name: l.alloc.Name, Previous: l.alloc, Reschedule: l.reschedule}
+		r.inherit(&p, tg, canarying)
 		r.res.Place = append(r.res.Place, p)
 	}
 }

@@ -21,7 +21,7 @@ type slots struct {
 	leaving       []*leaver           // to be replaced
 	canaries      []*model.Allocation // canaries of the current deployment, in addition to the count
 	oldCanaries   []*model.Allocation // canaries of a superseded version
-	movedCanaries []*model.Allocation // stopped because they migrate; the next canaries replace them
+	movedCanaries []*model.Allocation // they migrate or are out of reach; the next canaries replace them
 	failedCanary  []*model.Allocation // to be replaced now, within the deployment's progress deadline
 }
 
@@ -68,12 +68,16 @@ func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 // sortHistory classifies an alloc that should end: it holds no place, unless it is
 // lost and must not be replaced.
 func (r *run) sortHistory(s *slots, a *model.Allocation) {
-	if r.holdsThoughLost(s.tg, a) {
-		s.kept = append(s.kept, a)
-		r.counts(a.TaskGroup).Ignore++
+	switch {
+	case !r.holdsThoughLost(s.tg, a):
+		r.bury(a)
 		return
+	case !r.isCanary(a):
+		s.kept = append(s.kept, a)
+	case r.canaryNow(a):
+		s.canaries = append(s.canaries, a)
 	}
-	r.bury(a)
+	r.counts(a.TaskGroup).Ignore++
 }
 
 // sortOne classifies an alloc without rivals for its place.
@@ -195,10 +199,14 @@ func (r *run) sortRunning(s *slots, a *model.Allocation) {
 	}
 }
 
-func (r *run) sortCanary(s *slots, a *model.Allocation) {
+// canaryNow reports whether a canary belongs to the roll-out of the newest version.
+func (r *run) canaryNow(a *model.Allocation) bool {
 	d := r.Deployment
-	current := r.ofThisVersion(d) && a.DeploymentID == d.ID && d.Status != model.DeploymentStatusFailed
-	if !current {
+	return r.ofThisVersion(d) && a.DeploymentID == d.ID && d.Status != model.DeploymentStatusFailed
+}
+
+func (r *run) sortCanary(s *slots, a *model.Allocation) {
+	if !r.canaryNow(a) {
 		s.oldCanaries = append(s.oldCanaries, a)
 		return
 	}
@@ -222,26 +230,30 @@ func (s *slots) held() int {
 	return n
 }
 
-// dropSurplus stops allocs above the count, in this order: allocs that would be
-// replaced, unknown allocs, old versions whose name a new alloc has, other old
+// dropSurplus stops allocs above the count, in this order: failed allocs that hold a
+// place, allocs that would be replaced, unknown allocs, old versions whose name a new alloc has, other old
 // versions, the highest indexes; among equals the newest.
 func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 	over := s.held() - s.tg.Count
+	dropKept := func(status string) {
+		s.kept = slices.DeleteFunc(s.kept, func(a *model.Allocation) bool {
+			if over <= 0 || a.ClientStatus != status {
+				return false
+			}
+			over--
+			r.stop(a, DescNotNeeded, "")
+			u.Stop++
+			return true
+		})
+	}
+	dropKept(model.AllocClientStatusFailed)
 	for _, l := range s.leaving {
 		if over > 0 {
 			l.drop = true
 			over--
 		}
 	}
-	s.kept = slices.DeleteFunc(s.kept, func(a *model.Allocation) bool {
-		if over <= 0 || a.ClientStatus != model.AllocClientStatusUnknown {
-			return false
-		}
-		over--
-		r.stop(a, DescNotNeeded, "")
-		u.Stop++
-		return true
-	})
+	dropKept(model.AllocClientStatusUnknown)
 	if over <= 0 {
 		return
 	}
