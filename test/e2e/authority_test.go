@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/test/e2e/harness"
@@ -98,7 +99,14 @@ func TestTheAuthorityOfALiveClusterIsReplaced(t *testing.T) {
 	writer.Go(func() {
 		for i := 0; !stop.Load(); i++ {
 			name := fmt.Sprintf("n%d", i)
-			if err := leader.ApplyNamespace(leader.Context(), &model.Namespace{Name: name}); err != nil {
+			// On a loaded machine the leader may change, and a write must then be repeated.
+			var err error
+			for until := time.Now().Add(harness.Patience); time.Now().Before(until); {
+				if err = leader.ApplyNamespace(leader.Context(), &model.Namespace{Name: name}); err == nil {
+					break
+				}
+			}
+			if err != nil {
 				t.Errorf("write %s: %v", name, err)
 				return
 			}
@@ -147,6 +155,7 @@ func TestTheAuthorityOfALiveClusterIsReplaced(t *testing.T) {
 	if len(written) == 0 {
 		t.Error("nobody has written")
 	}
+	s.same(written...)
 	m.unharmed("web", pids)
 	// The old authority is worth nothing any more.
 	late := &agent{s.network.Machine("late", "")}
