@@ -86,6 +86,10 @@ bench: build ## run the benchmarks behind bench/RESULTS.md
 compat: build ## compare our answers with the recorded answers of the reference (needs COMPAT)
 	@./test/compat/records.sh $(COMPAT)
 
+.PHONY: compat-cluster
+compat-cluster: build ## the same for three servers and a node in network namespaces (needs COMPAT and root)
+	@./test/compat/cluster.sh $(COMPAT)
+
 .PHONY: clients
 clients: build ## test third-party programs (Prometheus) with a live agent, in a separate module
 	cd $(COMPAT_MODULE)/prometheus && GOWORK=off $(GO) test -count=1 -timeout 10m ./...

@@ -198,6 +198,9 @@ type System interface {
 // Operator are the operations of operators on servers.
 type Operator interface {
 	SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerConfiguration, cas *uint64) (updated bool, index uint64, err error)
+	// AutopilotConfig returns the configuration of autopilot that acts.
+	AutopilotConfig() *model.AutopilotConfiguration
+	SetAutopilotConfig(ctx context.Context, cfg *model.AutopilotConfiguration, cas *uint64) (updated bool, err error)
 	RaftConfiguration(ctx context.Context) (*RaftConfiguration, error)
 	RemoveRaftPeer(ctx context.Context, id, address string) error
 	TransferLeadership(ctx context.Context, id, address string) (*LeadershipTransfer, error)

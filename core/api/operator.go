@@ -62,15 +62,6 @@ func (s *Server) transferLeadership(_ http.ResponseWriter, r *http.Request) (any
 	return done, nil
 }
 
-// autopilotHealth answers with status 429 and the same body if a server is not healthy.
-func (s *Server) autopilotHealth(_ http.ResponseWriter, r *http.Request) (any, error) {
-	h, err := s.backend.AutopilotHealth(r.Context())
-	if err != nil || h.Healthy {
-		return h, err
-	}
-	return nil, unhealthy(http.StatusTooManyRequests, h)
-}
-
 func theSchedulerConfig(v View, _ *query) (*model.SchedulerConfiguration, error) {
 	return orMissing(v.SchedulerConfig(), "scheduler configuration not found")
 }
@@ -97,13 +88,9 @@ func (s *Server) putSchedulerConfig(w http.ResponseWriter, r *http.Request) (any
 	if cfg.NodeLimitForFeasibilityChecks != 0 {
 		note(r, "NodeLimitForFeasibilityChecks is not acted on: every feasible node is looked at")
 	}
-	var cas *uint64
-	if v := paramsOf(r).get("cas"); v != "" {
-		n, err := strconv.ParseUint(v, 10, 64)
-		if err != nil {
-			return nil, fail(http.StatusBadRequest, "Error parsing cas value: "+err.Error())
-		}
-		cas = &n
+	cas, err := casOf(r)
+	if err != nil {
+		return nil, err
 	}
 	updated, index, err := s.backend.SetSchedulerConfig(r.Context(), &cfg, cas)
 	if err != nil {
@@ -114,4 +101,17 @@ func (s *Server) putSchedulerConfig(w http.ResponseWriter, r *http.Request) (any
 		Updated bool
 		Index   uint64
 	}{updated, index}, nil
+}
+
+// casOf returns the index that an object must still have, nil if any will do.
+func casOf(r *http.Request) (*uint64, error) {
+	v := paramsOf(r).get("cas")
+	if v == "" {
+		return nil, nil
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, "Error parsing cas value: "+err.Error())
+	}
+	return &n, nil
 }

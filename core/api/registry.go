@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -186,19 +185,6 @@ func standings(v View, p *model.PluginSpec) iter.Seq[*PluginNode] {
 			}
 		}
 	}
-}
-
-// casOf parses the parameter cas.
-func casOf(r *http.Request) (*uint64, error) {
-	text := paramsOf(r).get("cas")
-	if text == "" {
-		return nil, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return nil, fail(http.StatusBadRequest, "can not parse cas: "+err.Error())
-	}
-	return &n, nil
 }
 
 func (s *Server) registerPlugin(w http.ResponseWriter, r *http.Request) (any, error) {

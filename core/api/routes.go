@@ -112,7 +112,7 @@ var clusterRoutes = []row{
 	{del, "/v1/operator/raft/peer", "operator:write", "id address", act((*Server).removeRaftPeer)},
 	{put, "/v1/operator/raft/transfer-leadership", "operator:write", "id address", act((*Server).transferLeadership)},
 	{get, "/v1/operator/autopilot/configuration", "operator:read", "stale", act((*Server).autopilotConfiguration)},
-	{put, "/v1/operator/autopilot/configuration", "operator:write", anything, refuse(http.StatusNotImplemented, "the limits of autopilot cannot be changed in this version; those that act are at GET /v1/operator/autopilot/configuration")},
+	{put, "/v1/operator/autopilot/configuration", "operator:write", "cas", act((*Server).putAutopilotConfiguration)},
 	{get, "/v1/operator/autopilot/health", "operator:read", "~stale", act((*Server).autopilotHealth)}, // only the leader knows it
 	{get, "/v1/operator/upgrade-check/vault-workload-identity", "operator:read", reads, list(vaultUpgradeCheck, state.TableJobs)},
 	{get, "/v1/operator/scheduler/configuration", "operator:read", reads, one(theSchedulerConfig, schedulerConfigIndex, showSchedulerConfig, state.TableSchedulerConfig)},

@@ -79,28 +79,6 @@ func (s *Server) stateDigest(w http.ResponseWriter, r *http.Request) (any, error
 	return digest, nil
 }
 
-// AutopilotConfiguration is the configuration of autopilot.
-type AutopilotConfiguration struct {
-	CleanupDeadServers      bool
-	LastContactThreshold    string
-	MaxTrailingLogs         uint64
-	MinQuorum               uint64
-	ServerStabilizationTime string
-	EnableRedundancyZones   bool
-	DisableUpgradeMigration bool
-	EnableCustomUpgrades    bool
-	CreateIndex             uint64
-	ModifyIndex             uint64
-}
-
-// autopilotConfiguration returns the limits of core/autopilot, which cannot be changed
-// yet.
-func (s *Server) autopilotConfiguration(http.ResponseWriter, *http.Request) (any, error) {
-	return &AutopilotConfiguration{
-		CleanupDeadServers: true, LastContactThreshold: "200ms", MaxTrailingLogs: 250, MinQuorum: 3, ServerStabilizationTime: "10s",
-	}, nil
-}
-
 // UpgradeCheck lists what must change before the legacy Vault workflow is removed.
 type UpgradeCheck struct {
 	JobsWithoutVaultIdentity []JobListStub

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -175,7 +176,7 @@ type RaftPeer struct{ Address, ID string }
 // AgentMember is one server in the form of the reference's gossip members.
 type AgentMember struct {
 	Name        string
-	Addr        string
+	Addr        AgentAddr
 	Port        uint16
 	Tags        map[string]string
 	Status      string
@@ -185,6 +186,17 @@ type AgentMember struct {
 	DelegateMin uint8
 	DelegateMax uint8
 	DelegateCur uint8
+}
+
+// AgentAddr is an IP address. An agent without one, which is a node, has null.
+type AgentAddr string
+
+// MarshalJSON implements json.Marshaler.
+func (a AgentAddr) MarshalJSON() ([]byte, error) {
+	if a == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(a))
 }
 
 // AgentMembers are all servers.

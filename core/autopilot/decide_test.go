@@ -5,11 +5,11 @@ package autopilot_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/core/autopilot"
+	"github.com/drover-project/drover/core/model"
 )
 
 var now = time.Unix(1_800_000_000, 0)
@@ -90,7 +90,7 @@ func TestWhatAutopilotDecides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if step := autopilot.Decide(c.scene, autopilot.Default()); step != nil {
+			if step := autopilot.Decide(c.scene, model.DefaultAutopilot()); step != nil {
 				got = fmt.Sprintf("%s %s", step.Verb, step.ID)
 			}
 			if got != c.want {
@@ -98,73 +98,4 @@ func TestWhatAutopilotDecides(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestNoSequenceOfStepsCostsTheMajority: whatever happens to the servers, the steps end,
-// the leader stays, and alive voters that were a majority are one after each step.
-func TestNoSequenceOfStepsCostsTheMajority(t *testing.T) {
-	for seed := range uint64(3000) {
-		random := rand.New(rand.NewPCG(seed, 0))
-		s := scene()
-		for i := range random.IntN(5) {
-			s = with(s, string(rune('d'+i)), random.IntN(3) > 0, random.IntN(2) > 0)
-		}
-		for i := range s.Found {
-			if f := &s.Found[i]; f.ID != "a" && random.IntN(3) == 0 {
-				f.Alive, f.Left = false, random.IntN(3) == 0
-			}
-		}
-		for steps := 0; ; steps++ {
-			before := majority(s)
-			step := autopilot.Decide(s, autopilot.Default())
-			if step == nil {
-				break
-			}
-			if steps > 50 {
-				t.Fatalf("seed %d: the steps do not end: %+v", seed, step)
-			}
-			s.Peers = carryOut(s.Peers, step)
-			if step.ID == "a" {
-				t.Fatalf("seed %d: the leader is changed: %+v", seed, step)
-			}
-			if before && !majority(s) {
-				t.Fatalf("seed %d: %+v costs the majority: %+v", seed, step, s)
-			}
-		}
-	}
-}
-
-func majority(s autopilot.Scene) bool {
-	voters, alive := 0, 0
-	for _, p := range s.Peers {
-		if !p.Voter {
-			continue
-		}
-		voters++
-		for _, f := range s.Found {
-			if f.ID == p.ID && f.Alive {
-				alive++
-			}
-		}
-	}
-	return alive*2 > voters
-}
-
-func carryOut(peers []autopilot.Peer, step *autopilot.Step) (out []autopilot.Peer) {
-	for _, p := range peers {
-		switch {
-		case p.ID != step.ID:
-		case step.Verb == autopilot.Remove:
-			continue
-		case step.Verb == autopilot.Promote:
-			p.Voter = true
-		case step.Verb == autopilot.Move:
-			p.Address = step.Address
-		}
-		out = append(out, p)
-	}
-	if step.Verb == autopilot.Add {
-		out = append(out, autopilot.Peer{ID: step.ID, Address: step.Address})
-	}
-	return out
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/propose"
+	"github.com/drover-project/drover/core/recur"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -113,16 +114,5 @@ func (r *Raiser) Once(ctx context.Context) error {
 
 // Run raises the level whenever that is possible, until ctx ends.
 func (r *Raiser) Run(ctx context.Context) {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		if err := r.Once(ctx); err != nil && ctx.Err() == nil {
-			r.Logger.Warn("the capability level could not be raised; it is tried again", "error", err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	recur.Loop{Period: period, Trouble: "the capability level could not be raised; it is tried again", Logger: r.Logger}.Run(ctx, r.Once)
 }

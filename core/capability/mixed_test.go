@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"go.uber.org/goleak"
 
 	"github.com/drover-project/drover/core/capability"
 	"github.com/drover-project/drover/core/consensus"
@@ -23,13 +22,11 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit/leaks"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// A raft that shuts down answers some requests never: see pending in core/consensus.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hashicorp/raft.(*deferError).Error"))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // member is a server that reads up to a level.
 type member struct {

@@ -52,6 +52,7 @@ type Config struct {
 	Advertise         Addresses `json:"advertise"`
 	Client            Client    `json:"client"`
 	Server            Server    `json:"server"`
+	Autopilot         Autopilot `json:"autopilot"`
 	Telemetry         Telemetry `json:"telemetry"`
 	Plugins           Plugins   `json:"plugin,omitempty"`
 	Headers           Strings   `json:"http_api_response_headers,omitempty"`
@@ -231,6 +232,12 @@ type Server struct {
 	// EnabledSchedulers must name all types of jobs: see schedulerProblems.
 	EnabledSchedulers []string `json:"enabled_schedulers,omitempty"`
 	RaftTrailingLogs  int      `json:"raft_trailing_logs,omitempty"`
+	// NonVotingServer makes a server that receives the log and serves stale reads, and
+	// never votes. RedundancyZone and UpgradeVersion are what autopilot compares; see
+	// Autopilot.
+	NonVotingServer bool   `json:"non_voting_server,omitempty"`
+	RedundancyZone  string `json:"redundancy_zone,omitempty"`
+	UpgradeVersion  string `json:"upgrade_version,omitempty"`
 	// PluginRegistry allows clients of the API to run plugins on all nodes.
 	PluginRegistry bool `json:"plugin_registry,omitempty"`
 }
@@ -361,6 +368,7 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.leaveProblems()...)
 	problems = append(problems, c.Server.ClientIntroduction.problems()...)
 	problems = append(problems, c.joinProblems()...)
+	problems = append(problems, c.autopilotProblems()...)
 	problems = append(problems, c.TLS.problems()...)
 	problems = append(problems, c.logProblems()...)
 	problems = append(problems, c.allowedHostProblems()...)
@@ -403,6 +411,9 @@ func (c *Config) durations() map[string]string {
 		"server.root_key_gc_interval":        c.Server.RootKeyInterval,
 		"server.start_timeout":               c.Server.StartTimeout,
 		"telemetry.collection_interval":      c.Telemetry.CollectionInterval,
+
+		"autopilot.last_contact_threshold":    c.Autopilot.LastContactThreshold,
+		"autopilot.server_stabilization_time": c.Autopilot.ServerStabilizationTime,
 
 		"telemetry.in_memory_collection_interval": c.Telemetry.InMemoryCollectionInterval,
 		"telemetry.in_memory_retention_period":    c.Telemetry.InMemoryRetentionPeriod,

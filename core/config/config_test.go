@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/model"
@@ -246,5 +247,56 @@ client {
 	err := c.Merge("b.hcl", []byte("client {\n  meta {\n    \"a\" = \"b\"\n    broken = \n  }\n}\n"))
 	if err == nil || !strings.Contains(err.Error(), "b.hcl:4") {
 		t.Fatalf("a mistake behind a quoted key: %v", err)
+	}
+}
+
+func TestTheBlockOfAutopilotHasDefaultsAndIsChecked(t *testing.T) {
+	c := config.DevDefaults()
+	if got, want := *c.Autopilot.Model(), *model.DefaultAutopilot(); got != want {
+		t.Errorf("without a block: %+v", got)
+	}
+	if err := c.Merge("x.hcl", []byte(`
+server {
+  redundancy_zone = "eu-1a"
+  upgrade_version = "1.2.0-rc1"
+}
+autopilot {
+  cleanup_dead_servers      = false
+  last_contact_threshold    = "1s"
+  max_trailing_logs         = 0
+  min_quorum                = 5
+  server_stabilization_time = "20s"
+  enable_redundancy_zones   = true
+  disable_upgrade_migration = true
+  enable_custom_upgrades    = true
+}`)); err != nil {
+		t.Fatal(err)
+	}
+	want := model.AutopilotConfiguration{
+		LastContactThreshold: time.Second, MinQuorum: 5, ServerStabilizationTime: 20 * time.Second,
+		EnableRedundancyZones: true, DisableUpgradeMigration: true, EnableCustomUpgrades: true,
+	}
+	if got := *c.Autopilot.Model(); got != want || len(c.Warnings) > 0 {
+		t.Errorf("got %+v, want %+v, warnings %q", got, want, c.Warnings)
+	}
+	if err := c.Finish(); err != nil {
+		t.Error(err)
+	}
+	for text, said := range map[string]string{
+		`autopilot { min_quorum = -1 }`:                 "autopilot.min_quorum is negative",
+		`autopilot { max_trailing_logs = -1 }`:          "autopilot.max_trailing_logs is negative",
+		`autopilot { last_contact_threshold = "0s" }`:   "LastContactThreshold must be positive",
+		`autopilot { last_contact_threshold = "soon" }`: `autopilot.last_contact_threshold: "soon" is not a duration`,
+		`server { upgrade_version = "tuesday" }`:        `server.upgrade_version "tuesday" is no version`,
+		`server { redundancy_zone = "a b" }`:            `server.redundancy_zone "a b" must have`,
+		`server { non_voting_server = true }`:           "server.non_voting_server: a server that is to be a cluster of its own must vote",
+	} {
+		c := config.DevDefaults()
+		if err := c.Merge("x.hcl", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Finish(); err == nil || !strings.Contains(err.Error(), said) {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

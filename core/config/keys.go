@@ -18,7 +18,7 @@ import (
 var unused = map[string][]string{
 	"": {
 
-		"ui", "sentinel", "autopilot", "audit", "reporting", "keyring", "eventlog", "rpc",
+		"ui", "sentinel", "audit", "reporting", "keyring", "eventlog", "rpc",
 		"acl", "consul", "vault",
 	},
 	"client": {
@@ -32,7 +32,6 @@ var unused = map[string][]string{
 		"authoritative_region",
 		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
 		"acl_token_gc_threshold",
-		"non_voting_server", "redundancy_zone", "upgrade_version",
 		"plan_apply_pipeline",
 		"oidc_issuer",
 		"log_file",

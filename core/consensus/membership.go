@@ -57,6 +57,15 @@ func (n *Node) AddServer(ctx context.Context, s Server) error {
 	return n.classify(what, n.pending.ask(ctx, func() raft.Future { return add(id, address, 0, untilDeadline(ctx)) }))
 }
 
+// DemoteServer takes a server's vote; it goes on to receive the log. Only the leader can do
+// this.
+func (n *Node) DemoteServer(ctx context.Context, id string) error {
+	const what = "take a server's vote"
+	return n.classify(what, n.pending.ask(ctx, func() raft.Future {
+		return n.raft.DemoteVoter(raft.ServerID(id), 0, untilDeadline(ctx))
+	}))
+}
+
 // RemoveServer removes a server. Only the leader can do this; a leader that removes
 // itself steps down.
 func (n *Node) RemoveServer(ctx context.Context, id string) error {

@@ -16,17 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/drover-project/drover/core/consensus"
 	cmdlog "github.com/drover-project/drover/core/propose"
+	"github.com/drover-project/drover/internal/testkit/leaks"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// A raft that shuts down answers some requests never: see pending in core/consensus.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hashicorp/raft.(*deferError).Error"))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // words is a state machine that remembers every command. The command "bad" is
 // answered with an error.

@@ -61,6 +61,9 @@ type Config struct {
 	PluginFiles    *pluginfiles.Store
 	// Jobs are the limits of jobs.
 	Jobs JobLimits
+	// Autopilot returns the configuration of autopilot that acts; nil means that of the
+	// state.
+	Autopilot func() *model.AutopilotConfiguration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }

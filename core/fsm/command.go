@@ -68,6 +68,7 @@ const (
 	kindDeleteDriverSchemas    = 66
 	kindBeginTerm              = 70
 	kindRaiseLevel             = 71
+	kindSetAutopilotConfig     = 72
 )
 
 // commands lists every kind of command: the capability level from which servers can read
@@ -124,6 +125,7 @@ var commands = [256]struct {
 	kindDeleteDriverSchemas:    {1, empty[DeleteDriverSchemas]},
 	kindBeginTerm:              {1, empty[BeginTerm]},
 	kindRaiseLevel:             {2, empty[RaiseLevel]},
+	kindSetAutopilotConfig:     {2, empty[SetAutopilotConfig]},
 }
 
 func empty[C any, P interface {

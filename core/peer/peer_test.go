@@ -18,19 +18,16 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"go.uber.org/goleak"
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/peer"
 	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/internal/testkit/leaks"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// A raft that shuts down answers some requests never: see pending in core/consensus.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hashicorp/raft.(*deferError).Error"))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // election is who leads, as one server sees it.
 type election struct {
@@ -99,6 +96,18 @@ func (m *machine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// reach waits until the machine's state is at an index.
+func (m *machine) reach(ctx context.Context, index uint64) error {
+	for m.index.Load() < index {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
+}
+
 func newMachine(t *testing.T, id string) *machine {
 	t.Helper()
 	m := &machine{id: id}
@@ -111,7 +120,7 @@ func newMachine(t *testing.T, id string) *machine {
 		t.Fatal(err)
 	}
 	m.address = l.Addr().String()
-	m.Peers = peer.New(peer.Config{ID: id, Consensus: &m.election, Leader: m.election.Leader, Address: func(string) string { return "" }, Index: m.index.Load, Logger: hclog.NewNullLogger()})
+	m.Peers = peer.New(peer.Config{ID: id, Consensus: &m.election, Leader: m.election.Leader, Address: func(string) string { return "" }, Reach: m.reach, Logger: hclog.NewNullLogger()})
 	m.rpc = rpc.NewServer(nil, nil, hclog.NewNullLogger())
 	inner := &http.Server{Handler: m}
 	var work sync.WaitGroup

@@ -41,8 +41,9 @@ type Config struct {
 	Leader func() (id, address string)
 	// Address returns the address of a member of the cluster, "" if there is none.
 	Address func(id string) string
-	// Index returns the index of this server's state.
-	Index func() uint64
+	// Reach returns once this server's state is at an index or above it: see
+	// state.Store.Reach.
+	Reach func(ctx context.Context, index uint64) error
 	// AcceptKey stores the public key of a server, while this one leads.
 	AcceptKey func(ctx context.Context, key *model.ServerKey) error
 	// FilePart returns a part of a plugin file of this server. NotFound: it has none.
@@ -140,9 +141,11 @@ func (p *Peers) Close() error {
 }
 
 const (
-	// catchUp is how long CatchUp waits, and catchUpPause how often it looks.
-	catchUp      = 2 * time.Second
-	catchUpPause = 2 * time.Millisecond
+	// catchUp is how long CatchUp waits.
+	catchUp = 2 * time.Second
+	// startPause is how often a server that has just started looks at whether it has
+	// applied what was committed before: raft tells nobody. After that it has, for good.
+	startPause = 10 * time.Millisecond
 )
 
 // saw records an index that this server has shown to a client.
@@ -160,16 +163,47 @@ func (p *Peers) saw(index uint64) {
 // never goes backwards for them and what they have written is there. It gives up after a short time, and at once without a leader: a server
 // that is cut off must still answer stale reads.
 func (p *Peers) CatchUp(ctx context.Context) {
-	index := p.floor.Load()
-	there := func() bool { return p.cfg.Consensus.CaughtUp() && p.cfg.Index() >= index }
-	if there() {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	tick := time.NewTicker(catchUpPause)
+	p.start(ctx)
+	index := p.floor.Load()
+	if p.reached(ctx, index) {
+		return
+	}
+	reached := make(chan struct{})
+	go func() {
+		defer close(reached)
+		_ = p.cfg.Reach(ctx, index) // in time or not, the read is answered
+	}()
+	for {
+		changed := p.cfg.Consensus.LeaderChanged()
+		if id, _ := p.cfg.Leader(); id == "" {
+			cancel()
+			changed = nil
+		}
+		select {
+		case <-reached:
+			return
+		case <-changed:
+		}
+	}
+}
+
+// reached reports whether this server's state is at an index now.
+func (p *Peers) reached(ctx context.Context, index uint64) bool {
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	return p.cfg.Reach(now, index) == nil
+}
+
+// start waits until this server has applied what was committed before it started.
+func (p *Peers) start(ctx context.Context) {
+	if p.cfg.Consensus.CaughtUp() {
+		return
+	}
+	tick := time.NewTicker(startPause)
 	defer tick.Stop()
-	for !there() {
+	for !p.cfg.Consensus.CaughtUp() {
 		if id, _ := p.cfg.Leader(); id == "" {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-project/drover/core/autopilot/pilot"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/membership"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -62,8 +63,9 @@ func (s *Server) startGossip() error {
 	if s.cfg.DataDir != "" {
 		conf.Dir = filepath.Join(s.cfg.DataDir, "serf")
 	}
-	conf.Answer = s.answer
-	conf.Tags = map[string]string{tagLevel: strconv.Itoa(s.cfg.Level)}
+	conf.Answer = s.pilot.Answer
+	conf.Tags = s.cfg.Role.Tags()
+	conf.Tags[tagLevel] = strconv.Itoa(s.cfg.Level)
 	if s.hasLog() {
 		conf.Tags[tagLog] = logKept
 	}
@@ -72,6 +74,7 @@ func (s *Server) startGossip() error {
 		return err
 	}
 	s.members.Store(m)
+	s.pilot.Find(m)
 	s.tell(m)
 	return nil
 }
@@ -233,7 +236,7 @@ func (s *Server) retryJoin(ctx context.Context) {
 // a leader adds it.
 func (s *Server) awaitOthers(ctx context.Context, m *membership.Membership) {
 	expect := s.cfg.Gossip.Expect
-	if expect < 2 {
+	if expect < 2 || s.cfg.Role.Replica {
 		return
 	}
 	said := ""
@@ -281,7 +284,7 @@ func founders(members []membership.Member, expect int) (first []consensus.Server
 		switch {
 		case m.Tags[tagLog] == logKept:
 			return nil, fmt.Sprintf("%s has the log of a cluster: that cluster's leader adds this server", m.Name)
-		case m.Status != membership.Alive:
+		case m.Status != membership.Alive || m.Tags[pilot.TagReplica] != "":
 			continue
 		case m.Expect != expect:
 			return nil, fmt.Sprintf("%s expects %d servers, and this one %d: set the same bootstrap_expect on all of them", m.Name, m.Expect, expect)
@@ -320,7 +323,8 @@ func (s *Server) Leave(ctx context.Context) error {
 		return err
 	}
 	if s.raft.IsLeader() {
-		if err := s.raft.TransferLeadership(ctx, ""); err != nil {
+		// To a server that keeps up: the most up-to-date one of raft may be dead.
+		if err := s.raft.TransferLeadership(ctx, s.pilot.Successor(nil)); err != nil {
 			return fmt.Errorf("hand the lead over before this server leaves: %w", err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-project/drover/core/autopilot"
 	"github.com/drover-project/drover/core/membership"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/server"
 	"github.com/drover-project/drover/internal/testkit"
 )
@@ -22,9 +22,8 @@ func gossiping(t *testing.T, c *testkit.Servers, name string, expect int, at str
 	t.Helper()
 	return c.Add(func(cfg *server.Config) {
 		cfg.Raft.Alone = expect == 1
-		quick := autopilot.Default()
-		quick.Stabilization, quick.LastContact = time.Second, 2*time.Second
-		cfg.Autopilot = &quick
+		cfg.Autopilot = model.DefaultAutopilot()
+		cfg.Autopilot.ServerStabilizationTime, cfg.Autopilot.LastContactThreshold = time.Second, 2*time.Second
 		cfg.Gossip = &server.Gossip{
 			Config:    membership.Config{Name: name, Version: "0.0.0", Listen: at, Expect: expect, Fast: true},
 			RetryJoin: joins, RetryInterval: 100 * time.Millisecond,

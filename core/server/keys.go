@@ -28,6 +28,11 @@ func (s *Server) voterIDs() ([]string, error) {
 	return s.idsOf(func(m consensus.Server) bool { return m.Voter })
 }
 
+// otherIDs returns the ids of the other members.
+func (s *Server) otherIDs() ([]string, error) {
+	return s.idsOf(func(m consensus.Server) bool { return m.ID != s.who.id })
+}
+
 func (s *Server) idsOf(wanted func(consensus.Server) bool) (ids []string, err error) {
 	members, _, err := s.raft.Configuration()
 	for _, m := range members {
@@ -62,7 +67,7 @@ func (s *Server) giveKeys(ctx context.Context) error {
 }
 
 func (s *Server) sharer() *keyshare.Sharer {
-	return &keyshare.Sharer{Store: s.store, Log: s.log(), Ring: s.ring, Members: s.memberIDs, Voters: s.voterIDs, Transfer: s.raft.TransferLeadership, Logger: s.cfg.Logger.Named("keyring")}
+	return &keyshare.Sharer{Store: s.store, Log: s.log(), Ring: s.ring, Members: s.memberIDs, CanLead: s.pilot.CanLead, Transfer: s.raft.TransferLeadership, Logger: s.cfg.Logger.Named("keyring")}
 }
 
 func (s *Server) keeper() *keyshare.Keeper {

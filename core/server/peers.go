@@ -10,8 +10,8 @@ import (
 // newPeers returns the connections to the other servers.
 func (s *Server) newPeers() *peer.Peers {
 	return peer.New(peer.Config{
-		ID: s.who.id, Consensus: s.raft, Leader: s.leader, Address: s.addressOf, Index: func() uint64 { return s.store.View().Index() },
-		AcceptKey: s.AcceptKey, FilePart: s.partOfPluginFile, TLS: s.cfg.PeerTLS, Dial: s.cfg.PeerDial, Logger: s.cfg.Logger,
+		ID: s.who.id, Consensus: s.raft, Leader: s.leader, Address: s.addressOf, Reach: s.store.Reach,
+		AcceptKey: s.AcceptKey, FilePart: func(digest string, offset int64) ([]byte, error) { return s.mirror().Own(digest, offset) }, TLS: s.cfg.PeerTLS, Dial: s.cfg.PeerDial, Logger: s.cfg.Logger,
 	})
 }
 

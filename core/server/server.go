@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"sync"
@@ -21,7 +22,7 @@ import (
 
 	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/auth/nodetoken"
-	"github.com/drover-project/drover/core/autopilot"
+	"github.com/drover-project/drover/core/autopilot/pilot"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/control"
 	"github.com/drover-project/drover/core/control/deploy"
@@ -70,8 +71,10 @@ type Config struct {
 	PeerTLS *tls.Config
 	// Gossip finds the other servers; nil for a server on its own.
 	Gossip *Gossip
-	// Autopilot are the limits for the members of the cluster; nil means the defaults.
-	Autopilot *autopilot.Config
+	// Role is how this server votes.
+	Role pilot.Role
+	// Autopilot is the initial configuration of autopilot; nil means the defaults.
+	Autopilot *model.AutopilotConfiguration
 	// PeerDial makes these connections; nil means TCP.
 	PeerDial func(ctx context.Context, address string) (net.Conn, error)
 	// Workers is the number of evaluations that are scheduled concurrently.
@@ -130,8 +133,7 @@ type Server struct {
 	cfg       Config
 	who       identity
 	members   atomic.Pointer[membership.Membership] // nil without gossip
-	pilot     pilot
-	autopilot autopilot.Config
+	pilot     *pilot.Pilot
 	store     *state.Store
 	raft      *consensus.Node
 	peers     *peer.Peers
@@ -201,10 +203,10 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	s.peers = s.newPeers()
-	if s.autopilot = autopilot.Default(); cfg.Autopilot != nil {
-		s.autopilot = *cfg.Autopilot
+	if cfg.Autopilot == nil {
+		cfg.Autopilot = model.DefaultAutopilot()
 	}
-	s.pilot.reset()
+	s.pilot = pilot.New(pilot.Config{ID: who.id, Raft: s.raft, Store: s.store, Log: s.log(), Initial: cfg.Autopilot, Leads: s.Leads, Logger: cfg.Logger.Named("autopilot")})
 	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.log(), time.Now)
@@ -216,7 +218,7 @@ func New(cfg Config) (*Server, error) {
 		Tokens: tokens,
 		Store:  s.store, Raft: s.log(), ServerID: who.id, Leader: s.peers.ForSessions(), Peers: s.peers, NewID: uuid.NewString, Logger: cfg.Logger, TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
 		Addresses:  s.Addresses,
-		PluginFile: s.openPluginFile,
+		PluginFile: func(ctx context.Context, digest string) (io.ReadCloser, error) { return s.mirror().Open(ctx, digest) },
 		OpenVariable: func(v *state.View, row *model.Variable) (map[string]string, error) {
 			return s.ring.OpenRow(v.RootKeyByID(row.KeyID), row)
 		},
@@ -226,7 +228,7 @@ func New(cfg Config) (*Server, error) {
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: raft{s.log()}, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
 		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring, Tokens: tokens,
-		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.files,
+		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.files, Autopilot: s.pilot.Configuration,
 	})
 	if err := s.startGossip(); err != nil {
 		return nil, errors.Join(err, s.raft.Close())
@@ -242,8 +244,10 @@ func (s *Server) Start() {
 	s.work.Go(func() { s.raft.WhileLeading(ctx, s.lead) })
 	s.work.Go(func() { s.becomeMember(ctx) })
 	s.work.Go(func() { s.gossip(ctx) })
-	s.work.Go(func() { s.sweepPluginFiles(ctx) })
-	s.work.Go(func() { s.mirrorPluginFiles(ctx) })
+	s.work.Go(func() { s.mirror().RunSweeps(ctx) })
+	if s.joins() {
+		s.work.Go(func() { s.mirror().RunCopies(ctx) })
+	}
 	s.work.Go(func() { s.keeper().Run(ctx) })
 }
 
@@ -271,7 +275,7 @@ func (s *Server) lead(ctx context.Context) {
 	term.Go(func() { feeder.Run(ctx) })
 	term.Go(func() { s.applier.Run(ctx) })
 	term.Go(func() { s.dispatch.Lead(ctx) })
-	term.Go(func() { s.steer(ctx) })
+	term.Go(func() { s.pilot.Run(ctx) })
 	term.Go(func() { s.yieldIfFull(ctx) })
 	term.Go(func() {
 		s.controls.Run(ctx, deploy.Controller{}, drain.Controller{}, periodic.Controller{}, plugins.Controller{}, keys.Controller{}, gc.Controller{Thresholds: s.cfg.GC})
@@ -342,6 +346,9 @@ func (s *Server) ID() string { return s.who.id }
 
 // Started returns when the server was started.
 func (s *Server) Started() time.Time { return s.started }
+
+// Pilot returns what steers the members of the cluster, for operators.
+func (s *Server) Pilot() *pilot.Pilot { return s.pilot }
 
 // Raft returns the consensus node, for operators.
 func (s *Server) Raft() *consensus.Node { return s.raft }

@@ -60,6 +60,6 @@ func (s *Server) yieldIfFull(ctx context.Context) {
 	yield(ctx, readOnly, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, yieldTimeout)
 		defer cancel()
-		return s.raft.TransferLeadership(ctx, "")
+		return s.raft.TransferLeadership(ctx, s.pilot.Successor(nil))
 	}, s.cfg.Logger)
 }

@@ -9,7 +9,7 @@ import "slices"
 // this list only adds the order of snapshots, in which nodes and jobs come before the
 // allocs that refer to them. A test checks that none is missing.
 var declared = [...]tableKind{
-	namespaceTable, poolTable, configTable, clusterTable, nodeTable, jobTable, jobVersionTable, scalingTable, summaryTable, evalTable,
+	namespaceTable, poolTable, configTable, clusterTable, autopilotTable, nodeTable, jobTable, jobVersionTable, scalingTable, summaryTable, evalTable,
 	deploymentTable, variableTable, rootKeyTable, serverKeyTable, pluginTable, launchTable, driverSchemaTable, allocTable, usageTable, driverUseTable,
 }
 

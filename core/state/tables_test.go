@@ -130,6 +130,7 @@ var examples = map[string]example{
 		done(func(tx *Tx) { tx.UpsertNodePool(&model.NodePool{Name: "x"}) }),
 		func(tx *Tx) error { return tx.DeleteNodePool("x") }, rowKey(TableNodePools, "x"),
 	},
+	TableAutopilotConfig: {done(func(tx *Tx) { tx.SetAutopilotConfig(&model.AutopilotConfiguration{}) }), nil, nil},
 	TableSchedulerConfig: {done(func(tx *Tx) { tx.SetSchedulerConfig(&model.SchedulerConfiguration{}) }), nil, nil},
 	TableCluster:         {done(func(tx *Tx) { tx.BeginTerm("c", "t") }), nil, nil},
 	TableNodes: {

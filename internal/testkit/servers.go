@@ -109,6 +109,12 @@ func (s *Servers) Add(adjust ...func(*server.Config)) *Member {
 	return m
 }
 
+// Adjust changes the configuration of a server from its next start on.
+func (m *Member) Adjust(f func(*server.Config)) {
+	before := m.adjust
+	m.adjust = func(cfg *server.Config) { before(cfg); f(cfg) }
+}
+
 // Leader waits until one of the servers that run and can be reached leads and has begun
 // its term, and returns it.
 func (s *Servers) Leader() *Member {

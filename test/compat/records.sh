@@ -68,24 +68,7 @@ timeout 300 python3 "$compat/tools/record.py" "$work/http" "$compat/tools/http.s
 python3 "$compat/tools/compare.py" "$compat/http" "$work/http" -v >"$work/compare.log" || true
 grep -q 'records match$' "$work/compare.log" || { echo "compat: the comparison failed" >&2; cat "$work/compare.log" >&2; exit 1; }
 
-python3 - "$here/records.reasons" "$work/compare.log" <<'PY'
-import re, sys
-why = {}
-for line in open(sys.argv[1]):
-    line = line.strip()
-    if line and not line.startswith("#"):
-        names, reason = line.split(":", 1)
-        for n in names.split(): why[n] = reason.strip()
-unknown = 0
-for line in open(sys.argv[2]):
-    m = re.match(r"(\d+)-(\S+?): (.*)", line.strip())
-    if not m:
-        print(line.strip()); continue
-    reason = why.get(m[1])
-    unknown += reason is None
-    print(f"{m[1]} {m[2]}: {reason or 'NOT EXPECTED'}\n      {m[3][:200]}")
-if unknown: print(f"{unknown} of them have no reason in test/compat/records.reasons: look at these first")
-PY
+python3 "$here/reasons.py" "$here/records.reasons" "$work/compare.log"
 count=$(tail -1 "$work/compare.log" | cut -d' ' -f1)
 if [ "$count" -lt "$floor" ]; then
   echo "compat: $count records match, at least $floor did before" >&2

@@ -21,10 +21,12 @@ import (
 	"github.com/drover-project/drover/test/e2e/harness"
 )
 
-// servers is a cluster of three servers, each on a machine of its own.
+// servers is a cluster of servers, each on a machine of its own.
 type servers struct {
 	t       *testing.T
 	network *harness.Network
+	key     string   // of the gossip
+	first   []string // the addresses of those that begin the cluster
 	all     []*agent
 }
 
@@ -36,18 +38,26 @@ func newServers(t *testing.T) *servers {
 // newServersWith prepares each machine before it starts.
 func newServersWith(t *testing.T, prepare func(*agent)) *servers {
 	t.Helper()
+	return newServersOf(t, 3, prepare, "", "", "")
+}
+
+// newServersOf starts servers, one for each text, of which the first ones begin the cluster.
+// A text is more of the server's configuration.
+func newServersOf(t *testing.T, first int, prepare func(*agent), texts ...string) *servers {
+	t.Helper()
 	harness.TakeSlot(t)
 	s := &servers{t: t, network: harness.NewNetwork(t)}
 	var key [32]byte
 	rand.Read(key[:])
-	var joins []string
-	for i := range 3 {
-		joins = append(joins, fmt.Sprintf("%s%d", s.network.Subnet, i+2))
+	s.key = base64.StdEncoding.EncodeToString(key[:])
+	for i := range first {
+		s.first = append(s.first, fmt.Sprintf("%s%d", s.network.Subnet, i+2))
 	}
-	config := harness.ServerOf(base64.StdEncoding.EncodeToString(key[:]), joins...)
-	for i := range 3 {
-		a := &agent{s.network.Machine(fmt.Sprintf("s%d", i+1), config)}
-		s.all = append(s.all, a)
+	for i, text := range texts {
+		if i < first {
+			text += fmt.Sprintf("\n  bootstrap_expect = %d", first)
+		}
+		s.all = append(s.all, &agent{s.network.Machine(fmt.Sprintf("s%d", i+1), harness.Joining(s.key, text, s.first...))})
 	}
 	for _, a := range s.all {
 		prepare(a)
@@ -209,6 +219,92 @@ func TestAServerThatLeavesIsNoMemberAndMayComeBack(t *testing.T) {
 	if log, err := os.ReadFile(filepath.Join(rest[0].Dir, "agent.log")); err != nil || strings.Count(string(log), "connection to the rpc port was refused") > 5 {
 		t.Errorf("the log is full of garbage: %v", err)
 	}
+}
+
+// TestOneServerOfEachZoneVotesAndAReadReplicaNever: three zones, a standby of one of them,
+// and a read replica.
+func TestOneServerOfEachZoneVotesAndAReadReplicaNever(t *testing.T) {
+	s := newServersOf(t, 3, func(*agent) {}, `redundancy_zone = "x"`, `redundancy_zone = "y"`, `redundancy_zone = "z"`)
+	leader := s.leader(s.all...)
+	leader.Must("operator", "autopilot", "set-config", "-enable-redundancy-zones", "-server-stabilization-time=2s", "-last-contact-threshold=2s")
+	out := s.all[0].Must("operator", "autopilot", "get-config") // of any server
+	for _, want := range []string{"EnableRedundancyZones   = true", "ServerStabilizationTime = 2s", "LastContactThreshold    = 2s", "CleanupDeadServers      = true"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if out, code := leader.CLI("operator", "autopilot", "set-config", "-check-index=1", "-min-quorum=5"); code == 0 || !strings.Contains(out, "the configuration has changed since index 1") {
+		t.Errorf("a change with an old index: %d %s", code, out)
+	}
+	var failing *agent
+	zone, name := "", ""
+	for i, a := range s.all {
+		if a != leader {
+			failing, zone, name = a, string("xyz"[i]), fmt.Sprintf("s%d", i+1)
+		}
+	}
+	join := func(name, role string) *agent {
+		a := &agent{s.network.Machine(name, harness.Joining(s.key, role, s.first...))}
+		a.Launch()
+		return a
+	}
+	standby, replica := join("standby", fmt.Sprintf("redundancy_zone = %q", zone)), join("replica", "non_voting_server = true")
+	settled := func(names ...string) bool {
+		h, err := leader.AutopilotHealth(leader.Context())
+		if err != nil {
+			return false
+		}
+		n := 0
+		for _, x := range h.Servers {
+			for _, name := range names {
+				if x.Name == name+".global" && x.Healthy && time.Since(x.StableSince) > 5*time.Second {
+					n++
+				}
+			}
+		}
+		return n == len(names)
+	}
+	leader.Eventually(harness.Patience, "the standby and the replica are healthy for long enough to vote", func() bool { return settled("standby", "replica") })
+	s.voters(leader, 3)
+	s.voting(leader, false, standby, replica)
+	s.voting(leader, true, s.all...)
+
+	failing.Kill()
+	leader.Eventually(harness.Patience, "the standby votes in place of the failed server, which is removed", func() bool {
+		c, err := leader.RaftConfiguration(leader.Context(), nil)
+		return err == nil && len(c.Servers) == 4
+	})
+	s.voting(leader, true, standby)
+	s.voting(leader, false, replica)
+	s.write(replica, "through-a-replica")
+	failing.Launch()
+	leader.Eventually(harness.Patience, "the failed server is back and healthy", func() bool { return settled(name) })
+	s.voting(leader, false, failing, replica)
+	s.all = append(s.all, standby, replica)
+	s.same("through-a-replica")
+	if out := leader.Must("operator", "autopilot", "health"); !strings.Contains(out, "Healthy          = true") || !strings.Contains(out, "FailureTolerance = 1") {
+		t.Error(out)
+	}
+}
+
+// voting checks who votes, as a server says.
+func (s *servers) voting(through *agent, want bool, of ...*agent) {
+	s.t.Helper()
+	through.Eventually(harness.Patience, fmt.Sprintf("of %d servers it is true that they vote: %v", len(of), want), func() bool {
+		c, err := through.RaftConfiguration(through.Context(), nil)
+		if err != nil {
+			return false
+		}
+		n := 0
+		for _, x := range c.Servers {
+			for _, a := range of {
+				if x.Address == a.RPCAddress() && x.Voter == want {
+					n++
+				}
+			}
+		}
+		return n == len(of)
+	})
 }
 
 // garbage sends random bytes over several connections.

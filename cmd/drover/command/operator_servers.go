@@ -124,43 +124,65 @@ func autopilotSet() spec {
 	return spec{
 		usage: "operator autopilot set-config [options]", synopsis: "Changes the autopilot configuration; settings without a flag stay as they are",
 		setup: func(fs *flag.FlagSet) run {
-			cleanup := fs.Bool("cleanup-dead-servers", false, "Removes dead servers when new ones join.")
-			contact := fs.Duration("last-contact-threshold", 0, "Longest time that a healthy server may go without contact to the leader.")
-			trailing := fs.Uint64("max-trailing-logs", 0, "Number of log entries that a healthy server may be behind the leader.")
-			quorum := fs.Uint("min-quorum", 0, "Smallest number of servers that the removal of dead servers leaves.")
-			stable := fs.Duration("server-stabilization-time", 0, "Time that a new server must be healthy before it becomes a voter.")
-			noMigration := fs.Bool("disable-upgrade-migration", false, "Promotes servers of a new version at once, without waiting for others of that version.")
-			refuse(fs, false, "redundancy zones and version tags are not implemented", "redundancy-zone-tag", "upgrade-version-tag")
+			var want client.AutopilotConfig
+			var contact, stable time.Duration
+			set := map[string]func(*client.AutopilotConfig){}
+			setting := func(name string, take func(c *client.AutopilotConfig)) { set[name] = take }
+			fs.BoolVar(&want.CleanupDeadServers, "cleanup-dead-servers", false, "Removes failed servers while enough others vote.")
+			setting("cleanup-dead-servers", func(c *client.AutopilotConfig) { c.CleanupDeadServers = want.CleanupDeadServers })
+			fs.DurationVar(&contact, "last-contact-threshold", 0, "Longest time that a healthy server may go without contact to the leader.")
+			setting("last-contact-threshold", func(c *client.AutopilotConfig) { c.LastContactThreshold = contact.String() })
+			fs.Uint64Var(&want.MaxTrailingLogs, "max-trailing-logs", 0, "Number of log entries that a healthy server may be behind the leader.")
+			setting("max-trailing-logs", func(c *client.AutopilotConfig) { c.MaxTrailingLogs = want.MaxTrailingLogs })
+			fs.UintVar(&want.MinQuorum, "min-quorum", 0, "Number of healthy voters below which no server loses its vote; 0 means 3.")
+			setting("min-quorum", func(c *client.AutopilotConfig) { c.MinQuorum = want.MinQuorum })
+			fs.DurationVar(&stable, "server-stabilization-time", 0, "Time that a new server must be healthy before it becomes a voter.")
+			setting("server-stabilization-time", func(c *client.AutopilotConfig) { c.ServerStabilizationTime = stable.String() })
+			fs.BoolVar(&want.DisableUpgradeMigration, "disable-upgrade-migration", false, "Promotes servers of a new version at once, without waiting for others of that version.")
+			setting("disable-upgrade-migration", func(c *client.AutopilotConfig) { c.DisableUpgradeMigration = want.DisableUpgradeMigration })
+			fs.BoolVar(&want.EnableRedundancyZones, "enable-redundancy-zones", false, "Lets one server of each redundancy_zone vote; the others stand by.")
+			setting("enable-redundancy-zones", func(c *client.AutopilotConfig) { c.EnableRedundancyZones = want.EnableRedundancyZones })
+			fs.BoolVar(&want.EnableCustomUpgrades, "enable-custom-upgrades", false, "Compares the servers' upgrade_version instead of their releases.")
+			setting("enable-custom-upgrades", func(c *client.AutopilotConfig) { c.EnableCustomUpgrades = want.EnableCustomUpgrades })
+			check := fs.String("check-index", "", "Changes the configuration only if its modify index is this.")
+			refuse(fs, false, "a server's zone is server.redundancy_zone in its configuration; turn zones on with -enable-redundancy-zones", "redundancy-zone-tag")
+			refuse(fs, false, "a server's version is server.upgrade_version in its configuration; turn these versions on with -enable-custom-upgrades", "upgrade-version-tag")
 			return func(ctx context.Context, s *session, _ []string) error {
-				c, err := s.client.AutopilotConfig(ctx)
-				if err != nil {
-					return err
-				}
-				changes := 0
+				var take []func(*client.AutopilotConfig)
 				fs.Visit(func(f *flag.Flag) {
-					changes++
-					switch f.Name {
-					case "cleanup-dead-servers":
-						c.CleanupDeadServers = *cleanup
-					case "last-contact-threshold":
-						c.LastContactThreshold = contact.String()
-					case "max-trailing-logs":
-						c.MaxTrailingLogs = *trailing
-					case "min-quorum":
-						c.MinQuorum = *quorum
-					case "server-stabilization-time":
-						c.ServerStabilizationTime = stable.String()
-					case "disable-upgrade-migration":
-						c.DisableUpgradeMigration = *noMigration
-					default:
-						changes--
+					if set[f.Name] != nil {
+						take = append(take, set[f.Name])
 					}
 				})
-				if changes == 0 {
+				if len(take) == 0 {
 					return errors.New("no settings to change were given; see: drover operator autopilot set-config -h")
 				}
-				if err := s.client.SetAutopilotConfig(ctx, c); err != nil {
-					return err
+				for try := 1; ; try++ {
+					c, err := s.client.AutopilotConfig(ctx)
+					if err != nil {
+						return err
+					}
+					for _, f := range take {
+						f(c)
+					}
+					cas := &c.ModifyIndex // check-and-set, so that no concurrent change is overwritten
+					if *check != "" {
+						_, index, err := checkIndex(*check)
+						if err != nil {
+							return err
+						}
+						cas = &index
+					}
+					updated, err := s.client.SetAutopilotConfig(ctx, c, cas)
+					if err != nil {
+						return err
+					}
+					if updated {
+						break
+					}
+					if *check != "" || try == 5 { // otherwise only what the flags say is changed, on top of the other change
+						return fmt.Errorf("the configuration has changed since index %d; read it again with: drover operator autopilot get-config -json", *cas)
+					}
 				}
 				s.printf("Configuration updated!")
 				return nil

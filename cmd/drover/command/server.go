@@ -37,8 +37,8 @@ func serverMembers() spec {
 				}
 				var rows [][]string
 				for _, x := range m.Members {
-					rpc := net.JoinHostPort(x.Addr, x.Tags["port"])
-					row := []string{x.Name, x.Addr, text(x.Port), x.Status, text(leader != "" && rpc == leader), x.Tags["raft_vsn"], x.Tags["build"], x.Tags["dc"], x.Tags["region"]}
+					rpc := net.JoinHostPort(string(x.Addr), x.Tags["port"])
+					row := []string{x.Name, string(x.Addr), text(x.Port), x.Status, text(leader != "" && rpc == leader), x.Tags["raft_vsn"], x.Tags["build"], x.Tags["dc"], x.Tags["region"]}
 					if all {
 						tags := ""
 						for i, k := range slices.Sorted(maps.Keys(x.Tags)) {

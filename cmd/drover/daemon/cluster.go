@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/autopilot"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/membership"
@@ -82,7 +83,7 @@ func (d *Daemon) Members() *api.AgentMembers {
 
 func shown(m membership.Member) *api.AgentMember {
 	return &api.AgentMember{
-		Name: m.Name, Addr: m.Address, Port: m.Port, Status: m.Status, Tags: m.Tags,
+		Name: m.Name, Addr: api.AgentAddr(m.Address), Port: m.Port, Status: m.Status, Tags: m.Tags,
 		ProtocolMin: m.ProtocolMin, ProtocolMax: m.ProtocolMax, ProtocolCur: m.ProtocolCur,
 		DelegateMin: m.DelegateMin, DelegateMax: m.DelegateMax, DelegateCur: m.DelegateCur,
 	}
@@ -190,7 +191,7 @@ func (d *Daemon) GossipKeys(_ context.Context, verb, key string) (*api.GossipKey
 // AutopilotHealth returns the health of the servers. A follower knows only that there is
 // a leader.
 func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) {
-	view, leads := d.server.Health()
+	view, leads := d.server.Pilot().Health()
 	if !leads {
 		if d.server.Members() == nil {
 			return d.ownHealth()
@@ -204,10 +205,9 @@ func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) 
 			known[m.ID] = m
 		}
 	}
-	voters, healthy := 0, 0
 	for _, p := range view.Peers {
 		m, r := known[p.ID], view.Reports[p.ID]
-		ok := view.Healthy(view.Scene, p.ID)
+		ok := view.Healthy(view.Config, p.ID)
 		x := &api.AutopilotServer{
 			ID: p.ID, Name: m.Name, Address: p.Address, SerfStatus: m.Status, Version: m.Version, Leader: p.ID == view.Self,
 			LastContact: r.LastContact.String(), LastTerm: r.LastTerm, LastIndex: r.LastIndex, Healthy: ok, Voter: p.Voter, StableSince: view.StableSince[p.ID].UTC().Truncate(time.Second),
@@ -219,12 +219,8 @@ func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) 
 		out.Healthy = out.Healthy && ok
 		if p.Voter {
 			out.Voters = append(out.Voters, p.ID)
-			voters++
-			if ok {
-				healthy++
-			}
 		}
 	}
-	out.FailureTolerance = max(healthy-voters/2-1, 0)
+	out.FailureTolerance = autopilot.Tolerance(view.Scene, view.Config)
 	return out, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agentlog"
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/autopilot/pilot"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/control/keys"
@@ -246,6 +247,7 @@ func (d *Daemon) serverConfig() server.Config {
 			Enforcement: c.ClientIntroduction.Enforcement, DefaultTTL: config.Duration(c.ClientIntroduction.DefaultIdentityTTL, 0), MaxTTL: config.Duration(c.ClientIntroduction.MaxIdentityTTL, 0),
 		},
 		MaxHeartbeats: c.MaxHeartbeats, FailoverTTL: config.Duration(c.FailoverTTL, 0), Scheduler: c.Scheduler(),
+		Autopilot: d.cfg().Autopilot.Model(), Role: pilot.Role{Replica: c.NonVotingServer, Zone: c.RedundancyZone, Upgrade: c.UpgradeVersion},
 	}
 }
 

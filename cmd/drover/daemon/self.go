@@ -128,7 +128,7 @@ func (d *Daemon) member() *api.AgentMember {
 		host, port = d.cfg().BindAddr, strconv.Itoa(d.cfg().Ports.RPC)
 	}
 	return &api.AgentMember{
-		Name: d.serverName(), Addr: host, Port: uint16(d.cfg().Ports.Serf), Status: "alive",
+		Name: d.serverName(), Addr: api.AgentAddr(host), Port: uint16(d.cfg().Ports.Serf), Status: "alive",
 		Tags: map[string]string{
 			"role": "nomad", "region": d.cfg().Region, "dc": d.cfg().Datacenter, "build": d.version, "revision": "", "vsn": "1", "raft_vsn": "3",
 			"id": d.server.ID(), "rpc_addr": host, "port": port, "expect": strconv.Itoa(d.cfg().Server.BootstrapExpect), "bootstrap": "1",

@@ -192,10 +192,14 @@ func (c *Client) AutopilotConfig(ctx context.Context) (*AutopilotConfig, error) 
 	return out, err
 }
 
-// SetAutopilotConfig changes the autopilot configuration.
-func (c *Client) SetAutopilotConfig(ctx context.Context, cfg *AutopilotConfig) error {
-	_, err := c.Put(ctx, "/v1/operator/autopilot/configuration", nil, cfg, nil)
-	return err
+// SetAutopilotConfig changes the autopilot configuration, if cas is nil or equals its
+// ModifyIndex.
+func (c *Client) SetAutopilotConfig(ctx context.Context, cfg *AutopilotConfig, cas *uint64) (updated bool, err error) {
+	out, err := put[bool](ctx, c, "/v1/operator/autopilot/configuration", casParam(cas), cfg)
+	if err != nil {
+		return false, err
+	}
+	return *out, nil
 }
 
 // SaveSnapshot returns a snapshot of the servers' state. The caller closes it.

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/propose"
+	"github.com/drover-project/drover/core/recur"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -42,8 +43,9 @@ type Sharer struct {
 	Ring  *keyring.Keyring
 	// Members returns the ids of the servers in the raft configuration.
 	Members func() ([]string, error)
-	// Voters returns those that have a vote: only they can lead.
-	Voters func() ([]string, error)
+	// CanLead returns the others that have a vote and keep up: a hand-over to another one
+	// would only stop the writes for a while.
+	CanLead func() ([]string, error)
 	// Transfer makes another server the leader. It is called if this one cannot open a
 	// root key that the other can.
 	Transfer func(ctx context.Context, serverID string) error
@@ -61,35 +63,13 @@ const (
 )
 
 // Run keeps the secrets of all servers complete until ctx ends.
-func (s *Sharer) Run(ctx context.Context) { every(ctx, s.Store, s.Logger, s.Once) }
+func (s *Sharer) Run(ctx context.Context) { loop(s.Store, s.Logger).Run(ctx, s.Once) }
 
-// every calls do at each change of the keys in state, and every period.
-func every(ctx context.Context, store *state.Store, logger hclog.Logger, do func(context.Context) error) {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	last := ""
-	for {
-		watching, stop := context.WithCancel(ctx)
-		changed := store.Watch(watching, state.Key{Table: state.TableRootKeys}, state.Key{Table: state.TableServerKeys}, state.Key{Table: state.TableCluster})
-		err := do(ctx)
-		if ctx.Err() == nil && err != nil && err.Error() != last {
-			logger.Warn("the keyring is not complete; it is tried again", "error", err)
-			last = err.Error()
-		}
-		if err == nil {
-			last = ""
-		} else {
-			changed = nil // after a failure only the period counts
-		}
-		select {
-		case <-changed:
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-		stop()
-		if ctx.Err() != nil {
-			return
-		}
+// loop is when the keys are looked at. After a failure only the period counts.
+func loop(store *state.Store, logger hclog.Logger) recur.Loop {
+	return recur.Loop{
+		Period: period, Store: store, Tables: []string{state.TableRootKeys, state.TableServerKeys, state.TableCluster}, Patient: true,
+		Trouble: "the keyring is not complete; it is tried again", Logger: logger,
 	}
 }
 
@@ -136,11 +116,11 @@ func (s *Sharer) handOver(ctx context.Context, view *state.View, why error) erro
 	default:
 		s.handing = now.Add(pause)
 	}
-	voters, err := s.Voters()
+	able, err := s.CanLead()
 	if err != nil {
 		return err
 	}
-	other := Other(view, s.Ring, voters)
+	other := Other(view, s.Ring, able)
 	if other == "" {
 		return why
 	}
@@ -249,7 +229,7 @@ type Keeper struct {
 }
 
 // Run runs until ctx ends.
-func (k *Keeper) Run(ctx context.Context) { every(ctx, k.Store, k.Logger, k.Once) }
+func (k *Keeper) Run(ctx context.Context) { loop(k.Store, k.Logger).Run(ctx, k.Once) }
 
 // Once announces the public key if the state does not have it.
 func (k *Keeper) Once(ctx context.Context) error {

@@ -237,7 +237,7 @@ func TestALeaderWithoutTheKeysHandsOverOnlyToAServerThatHasThemAndAVote(t *testi
 		s := &keyshare.Sharer{
 			Store: w.store, Log: w, Ring: two, Logger: hclog.NewNullLogger(),
 			Members:  func() ([]string, error) { return []string{"s1", "s2"}, nil },
-			Voters:   func() ([]string, error) { return voters, nil },
+			CanLead:  func() ([]string, error) { return voters, nil },
 			Transfer: func(_ context.Context, to string) error { handed = to; return nil },
 		}
 		wait := func() {

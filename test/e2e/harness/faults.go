@@ -79,17 +79,23 @@ func (a *Agent) Signal(s syscall.Signal) {
 	}
 }
 
-// ServerOf returns the configuration of one of three servers that find each other at
-// addresses. key encrypts their gossip.
+// ServerOf returns the configuration of one of several servers that begin a cluster
+// together and find each other at addresses. key encrypts their gossip.
 func ServerOf(key string, addresses ...string) string {
+	return Joining(key, fmt.Sprintf("bootstrap_expect = %d", len(addresses)), addresses...)
+}
+
+// Joining returns the configuration of a server that finds others at addresses. more is
+// what else its block contains.
+func Joining(key, more string, addresses ...string) string {
 	return fmt.Sprintf(`leave_on_interrupt = true
 server {
-  enabled          = true
-  bootstrap_expect = %d
-  encrypt          = %q
+  enabled = true
+  encrypt = %q
   server_join {
     retry_join     = ["%s"]
     retry_interval = "1s"
   }
-}`, len(addresses), key, strings.Join(addresses, `", "`))
+  %s
+}`, key, strings.Join(addresses, `", "`), more)
 }
