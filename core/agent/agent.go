@@ -376,6 +376,18 @@ func (a *Agent) closeParts() error {
 	return a.store.Close()
 }
 
+// Remaining counts the allocs that have not ended, without those of system jobs if they are
+// to be ignored.
+func (a *Agent) Remaining(ignoreSystem bool) (n int) {
+	for _, r := range a.allocs.Runners() {
+		kind := r.Alloc().Job.Type
+		if !r.Ended() && !(ignoreSystem && (kind == model.JobTypeSystem || kind == model.JobTypeSysBatch)) {
+			n++
+		}
+	}
+	return n
+}
+
 // StopAll stops every alloc and waits until all have ended or ctx ends. Tasks that
 // still run then are killed, so that nothing is left behind.
 func (a *Agent) StopAll(ctx context.Context) { a.allocs.StopAll(ctx) }

@@ -145,6 +145,9 @@ type DrainStrategy struct {
 	StartedAt        time.Time
 }
 
+// DrainStatusComplete is the Status of a drain that has not been canceled.
+const DrainStatusComplete = "complete"
+
 // DrainMetadata is the history of the last drain.
 type DrainMetadata struct {
 	StartedAt  time.Time

@@ -63,7 +63,8 @@ func (d *Daemon) Leave(ctx context.Context) error {
 	return errors.Join(err, d.server.Leave(ctx))
 }
 
-// drainNode waits until the drain of the node is complete, at most until its deadline.
+// drainNode waits until the drain of the node is complete and its allocs have ended, at most
+// until its deadline and the time that they may take to end.
 func (d *Daemon) drainNode(ctx context.Context) error {
 	spec := d.cfg().Client.Drain.Spec()
 	wait := spec.Deadline
@@ -85,7 +86,10 @@ func (d *Daemon) drainNode(ctx context.Context) error {
 	for {
 		var n model.Node
 		if err := d.asNode(ctx, http.MethodGet, "", nil, &n); err == nil && n.DrainStrategy == nil {
-			return nil
+			// At its deadline, and with force at once, a drain is over when its allocs are marked.
+			if cancelled := n.LastDrain == nil || n.LastDrain.Status != model.DrainStatusComplete; cancelled || d.node.Remaining(spec.IgnoreSystemJobs) == 0 {
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():

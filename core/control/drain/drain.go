@@ -29,8 +29,6 @@ const (
 	// and a job whose replacements may let draining nodes continue.
 	nodeKey = "node/"
 	jobKey  = "job/"
-	// complete is the status of a completed drain.
-	complete = "complete"
 )
 
 // Controller handles a draining node, or all draining nodes with allocs of a job.
@@ -254,7 +252,7 @@ func (w *work) end(n *model.Node, deadlineReached bool) {
 		last = *n.LastDrain
 	}
 	now := w.in.Now.UTC()
-	last.UpdatedAt, last.Status = now.Truncate(time.Second), complete
+	last.UpdatedAt, last.Status = now.Truncate(time.Second), model.DrainStatusComplete
 	event := &model.NodeEvent{Subsystem: "Drain", Message: "Node drain complete", Timestamp: now}
 	if deadlineReached {
 		event.Details = map[string]string{"deadline_reached": "true"}
