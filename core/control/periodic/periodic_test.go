@@ -55,8 +55,8 @@ func (w *world) apply(c fsm.Command) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if answer := w.fsm.ApplyBatch([]fsm.Entry{{Index: w.view().Index() + 1, Data: data}})[0]; answer != nil {
-		w.t.Fatal(answer)
+	if err, failed := w.fsm.ApplyBatch([]fsm.Entry{{Index: w.view().Index() + 1, Data: data}})[0].(error); failed {
+		w.t.Fatal(err)
 	}
 }
 
