@@ -4,10 +4,10 @@
 package recur_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/recur"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/internal/testkit"
 )
 
 func change(t *testing.T, s *state.Store, name string) {
@@ -31,9 +32,10 @@ func change(t *testing.T, s *state.Store, name string) {
 
 func TestItRunsAtOnceAtEachChangeAndEachPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, ctx, runs := state.New(), t.Context(), 0
+		store, ctx := state.New(), t.Context()
+		var runs atomic.Int32
 		go recur.Loop{Period: time.Minute, Store: store, Tables: []string{state.TableNamespaces}, Logger: hclog.NewNullLogger()}.Run(ctx, func(context.Context) error {
-			runs++
+			runs.Add(1)
 			return nil
 		})
 		for i, then := range []func(){
@@ -44,8 +46,8 @@ func TestItRunsAtOnceAtEachChangeAndEachPeriod(t *testing.T) {
 		} {
 			then()
 			synctest.Wait()
-			if runs != i+1 {
-				t.Fatalf("%d runs after step %d", runs, i)
+			if n := runs.Load(); int(n) != i+1 {
+				t.Fatalf("%d runs after step %d", n, i)
 			}
 		}
 	})
@@ -53,34 +55,41 @@ func TestItRunsAtOnceAtEachChangeAndEachPeriod(t *testing.T) {
 
 func TestAFailureIsLoggedOnceAndAPatientLoopWaitsAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		store, runs, outcome := state.New(), 0, errors.New("no")
+		var (
+			log     testkit.Journal
+			runs    atomic.Int32
+			succeed atomic.Bool
+		)
+		store := state.New()
 		go recur.Loop{Period: time.Minute, Store: store, Tables: []string{state.TableNamespaces}, Patient: true, Trouble: "cannot", Logger: hclog.New(&hclog.LoggerOptions{Output: &log})}.
 			Run(t.Context(), func(context.Context) error {
-				if runs++; runs == 4 {
+				if runs.Add(1) == 4 {
 					panic("broken")
 				}
-				return outcome
+				if succeed.Load() {
+					return nil
+				}
+				return errors.New("no")
 			})
 		synctest.Wait()
 		change(t, store, "a")
 		synctest.Wait()
-		if runs != 1 {
+		if runs := runs.Load(); runs != 1 {
 			t.Errorf("%d runs: a change counts after a failure", runs)
 		}
 		time.Sleep(2*time.Minute + time.Second)
-		if said := strings.Count(log.String(), "cannot"); runs != 3 || said != 1 {
-			t.Errorf("%d runs, logged %d times", runs, said)
+		if said := strings.Count(log.String(), "cannot"); runs.Load() != 3 || said != 1 {
+			t.Errorf("%d runs, logged %d times", runs.Load(), said)
 		}
 		time.Sleep(time.Minute)
 		if !strings.Contains(log.String(), "defect of drover: broken") {
 			t.Errorf("a panic is not logged: %s", log.String())
 		}
-		outcome = nil
+		succeed.Store(true)
 		time.Sleep(time.Minute)
 		change(t, store, "b")
 		synctest.Wait()
-		if runs != 6 {
+		if runs := runs.Load(); runs != 6 {
 			t.Errorf("%d runs: after a success changes count again", runs)
 		}
 	})
@@ -88,14 +97,14 @@ func TestAFailureIsLoggedOnceAndAPatientLoopWaitsAfterIt(t *testing.T) {
 
 func TestALaterLoopLetsAPeriodPassFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		runs := 0
-		go recur.Loop{Period: time.Minute, Later: true, Logger: hclog.NewNullLogger()}.Run(t.Context(), func(context.Context) error { runs++; return nil })
+		var runs atomic.Int32
+		go recur.Loop{Period: time.Minute, Later: true, Logger: hclog.NewNullLogger()}.Run(t.Context(), func(context.Context) error { runs.Add(1); return nil })
 		time.Sleep(time.Minute - time.Second)
-		if runs != 0 {
+		if runs := runs.Load(); runs != 0 {
 			t.Errorf("%d runs before the period is over", runs)
 		}
 		time.Sleep(2 * time.Second)
-		if runs != 1 {
+		if runs := runs.Load(); runs != 1 {
 			t.Errorf("%d runs after it", runs)
 		}
 	})
