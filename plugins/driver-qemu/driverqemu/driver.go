@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -75,12 +76,30 @@ func (d *Driver) learn(id string, l *launch) {
 	d.launches[id] = l
 }
 
-// launchOf returns the launch of a task, or nil if this process does not know the
-// task.
-func (d *Driver) launchOf(id string) *launch {
+// launchOf returns the launch of a task that this process knows. A task that was
+// recovered a moment ago may be known without its launch: that is read from the
+// supervisor, so that no call takes a VM for one with other settings.
+func (d *Driver) launchOf(ctx context.Context, id string) (*launch, error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.launches[id]
+	l := d.launches[id]
+	d.mu.Unlock()
+	if l != nil {
+		return l, nil
+	}
+	c, err := d.Of(id)
+	if err != nil {
+		return nil, err
+	}
+	spec, _, err := c.Spec(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	l = new(launch)
+	if len(spec.Args) != 3 || json.Unmarshal([]byte(spec.Args[2]), l) != nil {
+		return nil, errdefs.InvalidArgumentf("task %q is not a virtual machine", id)
+	}
+	d.learn(id, l)
+	return l, nil
 }
 
 // dirOf returns the directory of a task's VM. Its name is short and contains no
@@ -95,22 +114,9 @@ func (d *Driver) RecoverTask(ctx context.Context, handle *driver.Handle) error {
 	if err := d.Tasks.RecoverTask(ctx, handle); err != nil {
 		return err
 	}
-	if d.launchOf(handle.TaskID) != nil {
-		return nil
+	if _, err := d.launchOf(ctx, handle.TaskID); err != nil {
+		return fmt.Errorf("recover task %q: %w", handle.TaskID, err)
 	}
-	c, err := d.Of(handle.TaskID)
-	if err != nil {
-		return err
-	}
-	spec, _, err := c.Spec(ctx, handle.TaskID)
-	if err != nil {
-		return err
-	}
-	var l launch
-	if len(spec.Args) != 3 || json.Unmarshal([]byte(spec.Args[2]), &l) != nil {
-		return errdefs.InvalidArgumentf("recover task %q: it is not a virtual machine", handle.TaskID)
-	}
-	d.learn(handle.TaskID, &l)
 	return nil
 }
 

@@ -3,7 +3,18 @@
 
 package driverqemu
 
-import "io"
+import (
+	"context"
+	"io"
+
+	driver "github.com/drover-project/drover/sdk/driver/v1"
+)
+
+// RecoverHalf recovers a task up to the moment in which it is known without its
+// launch.
+func (d *Driver) RecoverHalf(ctx context.Context, h *driver.Handle) error {
+	return d.Tasks.RecoverTask(ctx, h)
+}
 
 // ReadHeader returns the format and the backing file that the header of a disk image
 // states.

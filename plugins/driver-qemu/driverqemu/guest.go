@@ -128,9 +128,12 @@ func ping(ctx context.Context, l *launch) bool {
 // InspectTask implements driver.Driver.
 func (d *Driver) InspectTask(ctx context.Context, id string) (*driver.TaskStatus, error) {
 	s, err := d.Tasks.InspectTask(ctx, id)
-	l := d.launchOf(id)
-	if err != nil || l == nil || s.State != driver.TaskRunning {
+	if err != nil || s.State != driver.TaskRunning {
 		return s, err
+	}
+	l, err := d.launchOf(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	s.Attributes["emulator"] = l.Emulator
 	limited, cancel := context.WithTimeout(ctx, pingLimit)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -239,5 +240,24 @@ func TestAMachineWithoutGracefulShutdownIsCutOffAtOnce(t *testing.T) {
 	}
 	if r, err := n.d.WaitTask(t.Context(), task.ID); err != nil || !r.Successful() {
 		t.Errorf("result %+v, %v; QEMU closes its disks and ends with 0", r, err)
+	}
+}
+
+func TestAMachineIsAskedToShutDownByAPluginThatIsStillRecoveringIt(t *testing.T) {
+	n := newNode(t, nil)
+	n.disk("disk.img", 1<<20) // there is no guest, so that a stop that asks takes its whole time
+	task := n.task(map[string]any{"image_path": "disk.img", "graceful_shutdown": true})
+	handle := n.run(task)
+	next := driverqemu.New(n.state)
+	if err := next.RecoverHalf(t.Context(), handle); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	const timeout = 2 * time.Second
+	if err := next.StopTask(t.Context(), task.ID, timeout, ""); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < timeout*8/10 {
+		t.Errorf("it was cut off after %s of %s", took, timeout)
 	}
 }

@@ -29,11 +29,14 @@ const (
 // cuts the power just before timeout. The supervisor gets the kill at timeout right
 // away, so that the kill happens even if this process dies.
 func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
-	l := d.launchOf(id)
+	l, err := d.launchOf(ctx, id)
+	if err != nil {
+		return err
+	}
 	if signal == "" {
 		signal = quit
 	}
-	if l == nil || !l.Graceful {
+	if !l.Graceful {
 		return d.Tasks.StopTask(ctx, id, timeout, signal)
 	}
 	if _, err := supervised.SignalNumber(signal, quit); err != nil {
@@ -67,11 +70,10 @@ func (d *Driver) shutDown(ctx context.Context, id string, l *launch, timeout tim
 	cut := time.NewTimer(timeout - min(flushTime, timeout/10))
 	defer cut.Stop()
 	for {
+		// A monitor that is busy now may answer the next time: the guest keeps all the
+		// time that its task was given.
+		_ = ask(ctx, l)
 		press := time.After(pressEvery)
-		if err := ask(ctx, l); err != nil {
-			press = nil // a monitor that is gone does not come back
-			cut.Reset(0)
-		}
 		select {
 		case <-gone:
 			return

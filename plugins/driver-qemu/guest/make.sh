@@ -46,14 +46,16 @@ if [ -n "$agent" ]; then
 		cp -L "$lib" "$root$lib"
 	done
 fi
+# The last words go through the kernel's log: it has written them to the serial line
+# when echo returns, whereas poweroff drops what waits in the console's own buffer.
 cat > "$root/etc/acpi/PWRF/00000080" <<'EOS'
 #!/bin/sh
-echo "power button" > /dev/console
+echo "<0>power button" > /dev/kmsg
 poweroff -f
 EOS
 cat > "$root/bin/shutdown" <<'EOS'
 #!/bin/sh
-echo "shutdown by the agent" > /dev/console
+echo "<0>shutdown by the agent" > /dev/kmsg
 poweroff -f
 EOS
 cat > "$root/init" <<'EOS'
