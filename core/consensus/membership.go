@@ -45,6 +45,43 @@ func (n *Node) Configuration() (servers []Server, index uint64, err error) {
 	return servers, future.Index(), nil
 }
 
+// Any chooses every member for IDs.
+func Any(Server) bool { return true }
+
+// Voters chooses the members that have a vote.
+func Voters(s Server) bool { return s.Voter }
+
+// IDs returns the ids of the members that are wanted.
+func (n *Node) IDs(wanted func(Server) bool) (ids []string, err error) {
+	members, _, err := n.Configuration()
+	for _, m := range members {
+		if wanted(m) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids, err
+}
+
+// AddressOf returns the address of a member, "" if the server is none.
+func (n *Node) AddressOf(id string) string {
+	members, _, err := n.Configuration()
+	if err != nil {
+		return ""
+	}
+	for _, m := range members {
+		if m.ID == id {
+			return m.Address
+		}
+	}
+	return ""
+}
+
+// HasLog reports whether this server is, or was, a member of a cluster.
+func (n *Node) HasLog() bool {
+	members, err := n.IDs(Any)
+	return err == nil && len(members) > 0
+}
+
 // AddServer adds a server or changes its address or vote. Only the leader can do this.
 // A new voter counts for the quorum at once.
 func (n *Node) AddServer(ctx context.Context, s Server) error {

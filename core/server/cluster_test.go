@@ -53,7 +53,7 @@ func TestThreeServersElectALeaderAndAnotherLeadsWhenItStops(t *testing.T) {
 	if err := follower.WaitLeader(t.Context()); err != nil {
 		t.Errorf("a follower that knows the leader waits for one: %v", err)
 	}
-	if running, _ := follower.Workers(); len(running) != 0 {
+	if running, _ := follower.Workers().Running(); len(running) != 0 {
 		t.Errorf("%d workers run on a follower", len(running))
 	}
 
@@ -64,7 +64,7 @@ func TestThreeServersElectALeaderAndAnotherLeadsWhenItStops(t *testing.T) {
 	}
 	namespace(t, second, "two")
 	testkit.Eventually(t, "the new leader's workers run", func() bool {
-		running, wanted := second.Workers()
+		running, wanted := second.Workers().Running()
 		return len(running) == wanted
 	})
 	first.Start()
@@ -81,7 +81,7 @@ func TestALeaderThatIsCutOffStopsLeadingAndItsWorkEnds(t *testing.T) {
 	second := c.Leader()
 	namespace(t, second, "new")
 	testkit.Eventually(t, "the old leader's work has ended", func() bool {
-		running, _ := first.Workers()
+		running, _ := first.Workers().Running()
 		return !first.Leads() && len(running) == 0
 	})
 	first.Heal()
@@ -155,7 +155,7 @@ func TestServersHaveTheSameDigestAtTheSameIndex(t *testing.T) {
 	digests := func() (indexes, digests map[any]bool) {
 		indexes, digests = map[any]bool{}, map[any]bool{}
 		for _, m := range c.All {
-			d, err := m.StateDigest(t.Context())
+			d, err := m.Snapshots().Digest(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/core/joining"
 	"github.com/drover-project/drover/core/membership"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/server"
@@ -24,7 +25,7 @@ func gossiping(t *testing.T, c *testkit.Servers, name string, expect int, at str
 		cfg.Raft.Alone = expect == 1
 		cfg.Autopilot = model.DefaultAutopilot()
 		cfg.Autopilot.ServerStabilizationTime, cfg.Autopilot.LastContactThreshold = time.Second, 2*time.Second
-		cfg.Gossip = &server.Gossip{
+		cfg.Gossip = &joining.Gossip{
 			Config:    membership.Config{Name: name, Version: "0.0.0", Listen: at, Expect: expect, Fast: true},
 			RetryJoin: joins, RetryInterval: 100 * time.Millisecond,
 		}

@@ -230,7 +230,7 @@ func TestASnapshotOfAnotherClusterNeedsAKeyFileOfItsServers(t *testing.T) {
 	c := testkit.NewServers(t, 3)
 	lead := c.Leader()
 	putVariable(t, lead, "here")
-	restore := func() error { return lead.RestoreSnapshot(t.Context(), io.NopCloser(bytes.NewReader(saved))) }
+	restore := func() error { return lead.Snapshots().Restore(t.Context(), io.NopCloser(bytes.NewReader(saved))) }
 	if err := restore(); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), keyring.FormerName) || !strings.Contains(err.Error(), "nothing was restored") {
 		t.Fatalf("without the key: %v", err)
 	}

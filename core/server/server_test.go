@@ -38,16 +38,16 @@ func TestWorkGoesOnAfterTheNumberOfWorkersChanges(t *testing.T) {
 	c := testkit.Start(t)
 	c.Node(nil)
 	for i, workers := range []int{1, 4, 2} {
-		if err := c.Server.SetWorkers(workers); err != nil {
+		if err := c.Server.Workers().Set(workers); err != nil {
 			t.Fatal(err)
 		}
 		c.Eventually("as many workers run as are wanted", func() bool {
-			running, _ := c.Server.Workers()
+			running, _ := c.Server.Workers().Running()
 			return len(running) == workers
 		})
 		c.Run("web"+string(rune('a'+i)), 2)
 	}
-	if err := c.Server.SetWorkers(0); err == nil {
+	if err := c.Server.Workers().Set(0); err == nil {
 		t.Error("a server without workers was accepted")
 	}
 }

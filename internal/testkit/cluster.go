@@ -224,20 +224,20 @@ func (b *backend) Identity() api.Identity                               { return
 func (b *backend) Host(context.Context) (*api.HostReport, error)        { return nil, errAgent }
 func (b *backend) Reload(context.Context) error                         { return errAgent }
 func (b *backend) Schedulers() *api.SchedulerWorkers                    { return &api.SchedulerWorkers{} }
-func (b *backend) SetSchedulers(_ context.Context, n int) error         { return b.server.SetWorkers(n) }
+func (b *backend) SetSchedulers(_ context.Context, n int) error         { return b.server.Workers().Set(n) }
 func (b *backend) RemoveRaftPeer(context.Context, string, string) error { return errNobody }
 func (b *backend) TransferLeadership(context.Context, string, string) (*api.LeadershipTransfer, error) {
 	return nil, errNobody
 }
 
 func (b *backend) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
-	return b.server.SaveSnapshot(ctx)
+	return b.server.Snapshots().Save(ctx)
 }
 func (b *backend) StateDigest(ctx context.Context) (*api.StateDigest, error) {
-	return b.server.StateDigest(ctx)
+	return b.server.Snapshots().Digest(ctx)
 }
 func (b *backend) RestoreSnapshot(ctx context.Context, r io.Reader) error {
-	return b.server.RestoreSnapshot(ctx, r)
+	return b.server.Snapshots().Restore(ctx, r)
 }
 func (b *backend) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) {
 	return &api.AutopilotHealth{}, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/drover-project/drover/core/autopilot"
 	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/core/consensus"
+	"github.com/drover-project/drover/core/joining"
 	"github.com/drover-project/drover/core/membership"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/server"
@@ -48,7 +49,7 @@ func (d *Daemon) startServer() error {
 func (d *Daemon) clusterConfig(cfg *server.Config) {
 	c, join := d.cfg().Server, d.cfg().Join()
 	cfg.Raft = server.RaftConfig{Listener: d.rpc.Raft(), Dial: rpc.DialRaft(d.rpcTLS()), Alone: c.BootstrapExpect == 1, Multiplier: c.Multiplier()}
-	cfg.Gossip = &server.Gossip{
+	cfg.Gossip = &joining.Gossip{
 		Config: membership.Config{
 			Name: d.cfg().Name, Version: d.version, Listen: d.cfg().ListenSerf(), Advertise: d.cfg().AdvertiseSerf(),
 			Expect: c.BootstrapExpect, Key: c.Encrypt, RejoinAfterLeave: c.RejoinAfterLeave,

@@ -115,7 +115,7 @@ func (d *Daemon) Reload(context.Context) error {
 
 // Schedulers returns the scheduler workers of this server.
 func (d *Daemon) Schedulers() *api.SchedulerWorkers {
-	running, wanted := d.server.Workers()
+	running, wanted := d.server.Workers().Running()
 	out := &api.SchedulerWorkers{ServerID: d.server.ID(), Wanted: wanted, Schedulers: []api.SchedulerWorker{}}
 	for _, w := range running {
 		out.Schedulers = append(out.Schedulers, api.SchedulerWorker{
@@ -127,21 +127,23 @@ func (d *Daemon) Schedulers() *api.SchedulerWorkers {
 }
 
 // SetSchedulers changes the number of scheduler workers.
-func (d *Daemon) SetSchedulers(_ context.Context, count int) error { return d.server.SetWorkers(count) }
+func (d *Daemon) SetSchedulers(_ context.Context, count int) error {
+	return d.server.Workers().Set(count)
+}
 
 // SaveSnapshot writes the state of the cluster to an archive.
 func (d *Daemon) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
-	return d.server.SaveSnapshot(ctx)
+	return d.server.Snapshots().Save(ctx)
 }
 
 // StateDigest returns the digest of this server's state.
 func (d *Daemon) StateDigest(ctx context.Context) (*api.StateDigest, error) {
-	return d.server.StateDigest(ctx)
+	return d.server.Snapshots().Digest(ctx)
 }
 
 // RestoreSnapshot replaces the state of the cluster with an archive.
 func (d *Daemon) RestoreSnapshot(ctx context.Context, r io.Reader) error {
-	return d.server.RestoreSnapshot(ctx, r)
+	return d.server.Snapshots().Restore(ctx, r)
 }
 
 // Monitor streams log lines of at least the requested level until ctx ends. It calls

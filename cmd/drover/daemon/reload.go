@@ -47,7 +47,7 @@ func (d *Daemon) Apply(next *config.Config) error {
 		failed(d.SetServers(addresses), func() { now.Client.Servers, now.Client.ServerJoin = before.Client.Servers, before.Client.ServerJoin })
 	}
 	if workers := workersOf(now); d.server != nil && workers != workersOf(before) {
-		failed(d.server.SetWorkers(workers), func() { now.Server.NumSchedulers = before.Server.NumSchedulers })
+		failed(d.server.Workers().Set(workers), func() { now.Server.NumSchedulers = before.Server.NumSchedulers })
 	}
 	d.conf.Store(now)
 	for _, w := range next.Warnings {

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package server_test
+package pilot_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/drover-project/drover/core/server"
+	"github.com/drover-project/drover/core/autopilot/pilot"
 )
 
 func TestALeaderWhoseDiskIsFullHandsOverAndNotAgainAtOnce(t *testing.T) {
@@ -27,7 +27,7 @@ func TestALeaderWhoseDiskIsFullHandsOverAndNotAgainAtOnce(t *testing.T) {
 			}
 			return nil
 		}
-		go server.Yield(ctx, readOnly, func(context.Context) error {
+		go pilot.Yield(ctx, readOnly, func(context.Context) error {
 			if tries.Add(1) == 1 {
 				return errors.New("nobody is there")
 			}

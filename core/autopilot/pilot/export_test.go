@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package server
+package pilot
 
 // Yield is yield.
 var Yield = yield

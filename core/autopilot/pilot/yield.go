@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package server
+package pilot
 
 import (
 	"context"
@@ -46,20 +46,19 @@ func yield(ctx context.Context, readOnly func() error, transfer func(context.Con
 	}
 }
 
-// yieldIfFull does so while this server leads others.
-func (s *Server) yieldIfFull(ctx context.Context) {
-	if !s.joins() {
-		return // it is alone
-	}
+// YieldIfFull hands the lead over while this server leads others and refuses writes. It
+// returns when ctx ends.
+func (p *Pilot) YieldIfFull(ctx context.Context) {
+	raft := p.cfg.Raft
 	readOnly := func() error {
-		if s.raft.AloneVoting() {
+		if raft.AloneVoting() {
 			return nil // there is nobody else
 		}
-		return s.raft.ReadOnly()
+		return raft.ReadOnly()
 	}
 	yield(ctx, readOnly, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, yieldTimeout)
 		defer cancel()
-		return s.raft.TransferLeadership(ctx, s.pilot.Successor(nil))
-	}, s.cfg.Logger)
+		return raft.TransferLeadership(ctx, p.Successor(nil))
+	}, p.cfg.Logger)
 }

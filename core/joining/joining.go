@@ -1,0 +1,217 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package joining is what a server does because of its gossip: it joins the servers of its
+// configuration, tells the others what they must know of it, says what they announce, and
+// leaves. What finds servers is core/membership. core/server composes it.
+package joining
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/autopilot/pilot"
+	"github.com/drover-project/drover/core/consensus"
+	"github.com/drover-project/drover/core/founding"
+	"github.com/drover-project/drover/core/membership"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Gossip says how a server finds the others.
+type Gossip struct {
+	// Config is that of core/membership; Start sets the fields that say who the server
+	// is.
+	membership.Config
+	// RetryJoin are addresses of other servers, which are tried until one answers:
+	// RetryMax times (0: without end), RetryInterval apart.
+	RetryJoin     []string
+	RetryMax      int
+	RetryInterval time.Duration
+}
+
+// tagLevel is the newest capability level that a server reads.
+const tagLevel = "level"
+
+const (
+	// defaultRetryInterval is the pause between two tries to join.
+	defaultRetryInterval = 30 * time.Second
+	// retellEvery is how often a server looks at whether its tags are true.
+	retellEvery = time.Second
+)
+
+// Config configures a Joiner. All fields except Gossip and DataDir are required.
+type Config struct {
+	// Gossip is nil for a server on its own.
+	Gossip *Gossip
+	// ID, Region, Datacenter and Address (of the rpc port) are those of this server.
+	ID, Region, Datacenter, Address string
+	// DataDir is the server's directory, "" if it has none.
+	DataDir string
+	// Level is the newest capability level that this server reads.
+	Level int
+	Role  pilot.Role
+	// Fail is told why the server must be closed.
+	Fail   func(error)
+	Logger hclog.Logger
+}
+
+// Parts are what a Joiner works with. All fields are required.
+type Parts struct {
+	Raft  *consensus.Node
+	Store *state.Store
+	Pilot *pilot.Pilot
+	// GiveKeys waits until another voter can open all root keys: see keyshare.GiveAway.
+	GiveKeys func(ctx context.Context) error
+}
+
+// Joiner joins a server to others. Before Start, and without gossip, it knows nobody.
+type Joiner struct {
+	cfg     Config
+	parts   Parts
+	members atomic.Pointer[membership.Membership] // nil before Start and without gossip
+}
+
+// New returns a Joiner, which can be asked at once.
+func New(cfg Config) *Joiner { return &Joiner{cfg: cfg} }
+
+// Start begins to gossip, if the configuration says so. Close ends it.
+func (j *Joiner) Start(parts Parts) error {
+	j.parts = parts
+	g := j.cfg.Gossip
+	if g == nil {
+		return nil
+	}
+	conf := g.Config
+	conf.ID, conf.Region, conf.Datacenter, conf.RPC, conf.Logger = j.cfg.ID, j.cfg.Region, j.cfg.Datacenter, j.cfg.Address, j.cfg.Logger
+	if j.cfg.DataDir != "" {
+		conf.Dir = filepath.Join(j.cfg.DataDir, "serf")
+	}
+	conf.Answer = parts.Pilot.Answer
+	conf.Tags = j.cfg.Role.Tags()
+	conf.Tags[tagLevel] = strconv.Itoa(j.cfg.Level)
+	if parts.Raft.HasLog() {
+		conf.Tags[founding.TagLog] = founding.LogKept
+	}
+	m, err := membership.Start(conf)
+	if err != nil {
+		return err
+	}
+	j.members.Store(m)
+	parts.Pilot.Find(m)
+	j.tell(m)
+	return nil
+}
+
+// Close ends the gossip.
+func (j *Joiner) Close() error {
+	if m := j.members.Load(); m != nil {
+		return m.Close()
+	}
+	return nil
+}
+
+// Members returns the gossip of the servers; nil if this server does not gossip.
+func (j *Joiner) Members() *membership.Membership { return j.members.Load() }
+
+// Run does what a server does because of its gossip, until ctx ends.
+func (j *Joiner) Run(ctx context.Context) {
+	m := j.members.Load()
+	if m == nil {
+		return
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() {
+		select {
+		case err := <-m.Failed():
+			j.cfg.Fail(err)
+		case <-ctx.Done():
+		}
+	})
+	work.Go(func() { j.retryJoin(ctx) })
+	if expect := j.cfg.Gossip.Expect; expect > 1 && !j.cfg.Role.Replica {
+		work.Go(func() {
+			founding.Founder{Raft: j.parts.Raft, Members: m, Expect: expect, Logger: j.cfg.Logger}.Run(ctx)
+		})
+	}
+	tick := time.NewTicker(retellEvery)
+	defer tick.Stop()
+	for {
+		j.tell(m)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tell keeps the tags of this server true.
+func (j *Joiner) tell(m *membership.Membership) {
+	if id := j.parts.Store.View().Cluster().At(0).ClusterID; id != "" {
+		if err := m.SetCluster(id); err != nil {
+			j.cfg.Logger.Warn("the other servers do not hear the id of the cluster", "error", err)
+		}
+	}
+	if j.parts.Raft.HasLog() && m.Self().Tags[founding.TagLog] == "" {
+		if err := m.SetTag(founding.TagLog, founding.LogKept); err != nil {
+			j.cfg.Logger.Warn("the other servers do not hear that this one has a log", "error", err)
+		}
+	}
+}
+
+// Join contacts other servers. It returns how many have answered.
+func (j *Joiner) Join(addresses []string) (int, error) {
+	m := j.members.Load()
+	if m == nil {
+		return 0, errdefs.FailedPreconditionf("this server is on its own: a development agent does not gossip")
+	}
+	n, err := m.Join(addresses)
+	if err != nil {
+		return n, err
+	}
+	if twin := m.Twin(); twin != "" {
+		err := errdefs.FailedPreconditionf("the server %s has the id %s too: the data directory of one was copied to the other; stop this one, empty its data directory and start it again", twin, j.cfg.ID)
+		j.cfg.Fail(err)
+		return n, err
+	}
+	return n, nil
+}
+
+// retryJoin joins the servers of the configuration.
+func (j *Joiner) retryJoin(ctx context.Context) {
+	g := j.cfg.Gossip
+	if len(g.RetryJoin) == 0 {
+		return
+	}
+	pause := g.RetryInterval
+	if pause == 0 {
+		pause = defaultRetryInterval
+	}
+	for try := 1; ; try++ {
+		_, err := j.Join(g.RetryJoin)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if g.RetryMax > 0 && try >= g.RetryMax {
+			j.cfg.Fail(fmt.Errorf("no server of retry_join could be joined in %d tries: %w", try, err))
+			return
+		}
+		j.cfg.Logger.Warn("no server of retry_join could be joined; trying again", "in", pause, "error", err)
+		late := time.NewTimer(pause)
+		select {
+		case <-late.C:
+		case <-ctx.Done():
+			late.Stop()
+			return
+		}
+	}
+}
