@@ -53,6 +53,10 @@ func Refusal(found []Diagnostic) error { return v1.Refusal(found) }
 // It returns Unimplemented if it cannot.
 type Updater = v1.Updater
 
+// Networker is a Driver that may make the networks of its tasks: see sdk/driver/v1. It
+// returns Unimplemented if it does not.
+type Networker = v1.Networker
+
 // Feature is an optional ability of a driver.
 type Feature = v1.Feature
 
@@ -106,6 +110,7 @@ type (
 	Device           = v1.Device
 	Port             = v1.Port
 	NetworkIsolation = v1.NetworkIsolation
+	NetworkRequest   = v1.NetworkRequest
 	DNSConfig        = v1.DNSConfig
 	LogConfig        = v1.LogConfig
 	Handle           = v1.Handle
@@ -136,6 +141,9 @@ const FeatureValidateTask = v1.FeatureValidateTask
 
 // FeatureUpdateResources: the driver is an Updater.
 const FeatureUpdateResources = v1.FeatureUpdateResources
+
+// FeatureNetworks: the driver is a Networker.
+const FeatureNetworks = v1.FeatureNetworks
 
 // The cgroups, health and task states, so that users need only one import.
 const (

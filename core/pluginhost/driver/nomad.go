@@ -100,6 +100,7 @@ func ConnectNomad(ctx context.Context, conn grpc.ClientConnInterface, name strin
 	d.info = Info{
 		Name: name, Capabilities: nomadCapabilities(caps.GetCapabilities()),
 		ConfigSchema: hclspec.Schema(d.configSpec), TaskConfigSchema: hclspec.Schema(d.taskSpec),
+		Features: nomadFeatures(caps.GetCapabilities()),
 	}
 	return []Backend{d}, nil
 }

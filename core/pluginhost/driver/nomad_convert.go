@@ -67,10 +67,7 @@ func nomadTask(t *TaskConfig, config []byte) *pb.TaskConfig {
 	for _, d := range t.Devices {
 		out.Devices = append(out.Devices, &pb.Device{TaskPath: d.TaskPath, HostPath: d.HostPath, CgroupPermissions: d.Permissions})
 	}
-	if n := t.Network; n != nil {
-		mode := pb.NetworkIsolationSpec_NetworkIsolationMode(pb.NetworkIsolationSpec_NetworkIsolationMode_value[strings.ToUpper(string(n.Mode))])
-		out.NetworkIsolationSpec = &pb.NetworkIsolationSpec{Mode: mode, Path: n.Path, Labels: n.Labels, HostsConfig: &pb.HostsConfig{Hostname: n.Hostname}}
-	}
+	out.NetworkIsolationSpec = nomadNetwork(t.Network)
 	if t.DNS != nil {
 		out.Dns = &pb.DNSConfig{Servers: t.DNS.Servers, Searches: t.DNS.Searches, Options: t.DNS.Options}
 	}

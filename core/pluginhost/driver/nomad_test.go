@@ -39,6 +39,10 @@ type sparse struct {
 	stats func(attempt int) error // fails the stream of a task
 	host  driver.NomadHost
 
+	network   *pb.NetworkIsolationSpec // what it makes
+	hostname  string                   // for which it was made
+	destroyed *pb.DestroyNetworkRequest
+
 	health pb.FingerprintResponse_HealthState // 0: one that nobody knows
 
 	mu       sync.Mutex

@@ -87,9 +87,7 @@ func taskToPB(t *TaskConfig) *driverv1.TaskConfig {
 	for _, p := range t.Ports {
 		out.Ports = append(out.Ports, &driverv1.Port{Label: p.Label, Value: int32(p.Value), To: int32(p.To), HostIp: p.HostIP})
 	}
-	if n := t.Network; n != nil {
-		out.Network = &driverv1.NetworkIsolation{Mode: string(n.Mode), Path: n.Path, Labels: n.Labels, Hostname: n.Hostname}
-	}
+	out.Network = networkToPB(t.Network)
 	if c := t.Cgroup; c != nil {
 		out.Cgroup = &driverv1.Cgroup{Version: uint32(c.Version), Dirs: c.Dirs}
 	}
@@ -123,9 +121,7 @@ func taskFromPB(t *driverv1.TaskConfig) *TaskConfig {
 	for _, p := range t.GetPorts() {
 		out.Ports = append(out.Ports, Port{Label: p.GetLabel(), Value: int(p.GetValue()), To: int(p.GetTo()), HostIP: p.GetHostIp()})
 	}
-	if n := t.GetNetwork(); n != nil {
-		out.Network = &NetworkIsolation{Mode: NetworkMode(n.GetMode()), Path: n.GetPath(), Labels: n.GetLabels(), Hostname: n.GetHostname()}
-	}
+	out.Network = networkFromPB(t.GetNetwork())
 	if c := t.GetCgroup(); c != nil {
 		out.Cgroup = &Cgroup{Version: int(c.GetVersion()), Dirs: c.GetDirs()}
 	}

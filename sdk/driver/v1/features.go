@@ -28,6 +28,7 @@ var abilities = []feature.Row[Driver, Feature]{
 	{Feature: FeatureProcessStats, Has: feature.Implements[ProcessMeter, Driver]},
 	{Feature: FeatureValidateTask, Has: feature.Implements[Validator, Driver]},
 	{Feature: FeatureUpdateResources, Has: feature.Implements[Updater, Driver]},
+	{Feature: FeatureNetworks, Has: feature.Implements[Networker, Driver]},
 }
 
 // Features returns the optional abilities of a driver: those of its Go type, or those that

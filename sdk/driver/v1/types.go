@@ -226,10 +226,14 @@ type Port struct {
 
 // NetworkIsolation is the network namespace that a task joins.
 type NetworkIsolation struct {
-	Mode     NetworkMode
-	Path     string
-	Labels   map[string]string
+	Mode   NetworkMode
+	Path   string            // such as "/run/netns/ID"
+	Labels map[string]string // of the driver that made it: see Networker
+	// Hostname is the name of the host that the task sees; empty means the machine's.
+	// Address is the address of the group in the namespace, for the hosts file of the task;
+	// empty if it is not known.
 	Hostname string
+	Address  string
 }
 
 // DNSConfig is the configuration of a task's resolver.

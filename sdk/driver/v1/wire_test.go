@@ -115,6 +115,20 @@ func (e *echo) UpdateTask(_ context.Context, id string, r driver.Resources) erro
 	return errdefs.FailedPreconditionf("it uses more")
 }
 
+func (e *echo) CreateNetwork(_ context.Context, r driver.NetworkRequest) (*driver.NetworkIsolation, error) {
+	e.keep(r)
+	n := filled[driver.NetworkIsolation]()
+	if r.AllocID == "nowhere" {
+		n.Path = ""
+	}
+	return &n, nil
+}
+
+func (e *echo) DestroyNetwork(_ context.Context, allocID string, n *driver.NetworkIsolation) error {
+	e.keep(allocID, n)
+	return nil
+}
+
 func (e *echo) RecoverTask(_ context.Context, h *driver.Handle) error {
 	e.keep(*h)
 	return nil
@@ -204,7 +218,7 @@ func TestEveryFieldOfTheContractSurvivesTheWire(t *testing.T) {
 	e := &echo{info: info}
 	drivers, conn := connect(t, e)
 	d, ctx := drivers[0], t.Context()
-	info.Features = []driver.Feature{driver.FeatureListTasks, driver.FeatureUpdateResources} // found by Service
+	info.Features = []driver.Feature{driver.FeatureListTasks, driver.FeatureUpdateResources, driver.FeatureNetworks} // found by Service
 	same(t, "Info", d.Info(), info)
 
 	if err := d.SetConfig(ctx, []byte("{}")); err != nil {
@@ -319,5 +333,33 @@ func TestAProcessWithoutAHostSaysWhatItIs(t *testing.T) {
 	err := plugin.Serve(plugin.Info{Name: "driver-x"}, driver.Service())
 	if err == nil || !strings.Contains(err.Error(), "driver-x is a plugin of drover") {
 		t.Fatalf("%v", err)
+	}
+}
+
+func TestNetworksSurviveTheWire(t *testing.T) {
+	e := &echo{info: driver.Info{Name: "echo"}}
+	drivers, _ := connect(t, e, plain{})
+	d, ctx := drivers[0].(driver.Networker), t.Context()
+	n, err := d.CreateNetwork(ctx, filled[driver.NetworkRequest]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "CreateNetwork", e.last(), []any{filled[driver.NetworkRequest]()})
+	same(t, "the network", *n, filled[driver.NetworkIsolation]())
+	for _, known := range []*driver.NetworkIsolation{n, nil} {
+		if err := d.DestroyNetwork(ctx, "alloc", known); err != nil {
+			t.Error(err)
+		}
+		same(t, "DestroyNetwork", e.last(), []any{"alloc", known})
+	}
+	if _, err := d.CreateNetwork(ctx, driver.NetworkRequest{AllocID: "nowhere"}); errdefs.ClassOf(err) != errdefs.Internal {
+		t.Errorf("a network that is nowhere: %v, want that the plugin is defective", err)
+	}
+	without := drivers[1].(driver.Networker)
+	if _, err := without.CreateNetwork(ctx, driver.NetworkRequest{AllocID: "a"}); !errdefs.IsUnimplemented(err) {
+		t.Errorf("CreateNetwork of a driver without networks: %v", err)
+	}
+	if err := without.DestroyNetwork(ctx, "a", nil); !errdefs.IsUnimplemented(err) {
+		t.Errorf("DestroyNetwork of a driver without networks: %v", err)
 	}
 }

@@ -26,6 +26,219 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// CreateNetworkRequest asks for the network namespace of an alloc.
+type CreateNetworkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the alloc.
+	AllocId string `protobuf:"bytes,2,opt,name=alloc_id,json=allocId,proto3" json:"alloc_id,omitempty"`
+	// Name of the host that tasks in the network see. Empty means that the driver chooses.
+	Hostname      string `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateNetworkRequest) Reset() {
+	*x = CreateNetworkRequest{}
+	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateNetworkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateNetworkRequest) ProtoMessage() {}
+
+func (x *CreateNetworkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateNetworkRequest.ProtoReflect.Descriptor instead.
+func (*CreateNetworkRequest) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CreateNetworkRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *CreateNetworkRequest) GetAllocId() string {
+	if x != nil {
+		return x.AllocId
+	}
+	return ""
+}
+
+func (x *CreateNetworkRequest) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+// CreateNetworkResponse says where the namespace is.
+type CreateNetworkResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The network, with mode "group", the path of the namespace, and the labels by which
+	// DestroyNetwork finds it. It is required.
+	Network       *NetworkIsolation `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateNetworkResponse) Reset() {
+	*x = CreateNetworkResponse{}
+	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateNetworkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateNetworkResponse) ProtoMessage() {}
+
+func (x *CreateNetworkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateNetworkResponse.ProtoReflect.Descriptor instead.
+func (*CreateNetworkResponse) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CreateNetworkResponse) GetNetwork() *NetworkIsolation {
+	if x != nil {
+		return x.Network
+	}
+	return nil
+}
+
+// DestroyNetworkRequest asks for the removal of a network namespace.
+type DestroyNetworkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the alloc.
+	AllocId string `protobuf:"bytes,2,opt,name=alloc_id,json=allocId,proto3" json:"alloc_id,omitempty"`
+	// What CreateNetwork answered. Absent if the host missed the answer: the driver then
+	// looks for what belongs to the alloc.
+	Network       *NetworkIsolation `protobuf:"bytes,3,opt,name=network,proto3" json:"network,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DestroyNetworkRequest) Reset() {
+	*x = DestroyNetworkRequest{}
+	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DestroyNetworkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DestroyNetworkRequest) ProtoMessage() {}
+
+func (x *DestroyNetworkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DestroyNetworkRequest.ProtoReflect.Descriptor instead.
+func (*DestroyNetworkRequest) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DestroyNetworkRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *DestroyNetworkRequest) GetAllocId() string {
+	if x != nil {
+		return x.AllocId
+	}
+	return ""
+}
+
+func (x *DestroyNetworkRequest) GetNetwork() *NetworkIsolation {
+	if x != nil {
+		return x.Network
+	}
+	return nil
+}
+
+// DestroyNetworkResponse is empty: nothing of the network is left.
+type DestroyNetworkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DestroyNetworkResponse) Reset() {
+	*x = DestroyNetworkResponse{}
+	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DestroyNetworkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DestroyNetworkResponse) ProtoMessage() {}
+
+func (x *DestroyNetworkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DestroyNetworkResponse.ProtoReflect.Descriptor instead.
+func (*DestroyNetworkResponse) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{3}
+}
+
 // ValidateTaskRequest asks what is wrong with the config of a task.
 type ValidateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -40,7 +253,7 @@ type ValidateTaskRequest struct {
 
 func (x *ValidateTaskRequest) Reset() {
 	*x = ValidateTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	mi := &file_driver_v1_driver_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -52,7 +265,7 @@ func (x *ValidateTaskRequest) String() string {
 func (*ValidateTaskRequest) ProtoMessage() {}
 
 func (x *ValidateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	mi := &file_driver_v1_driver_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -65,7 +278,7 @@ func (x *ValidateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateTaskRequest.ProtoReflect.Descriptor instead.
 func (*ValidateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{0}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ValidateTaskRequest) GetDriver() string {
@@ -94,7 +307,7 @@ type ValidateTaskResponse struct {
 
 func (x *ValidateTaskResponse) Reset() {
 	*x = ValidateTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	mi := &file_driver_v1_driver_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -106,7 +319,7 @@ func (x *ValidateTaskResponse) String() string {
 func (*ValidateTaskResponse) ProtoMessage() {}
 
 func (x *ValidateTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	mi := &file_driver_v1_driver_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -119,7 +332,7 @@ func (x *ValidateTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateTaskResponse.ProtoReflect.Descriptor instead.
 func (*ValidateTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{1}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ValidateTaskResponse) GetDiagnostics() []*Diagnostic {
@@ -150,7 +363,7 @@ type Diagnostic struct {
 
 func (x *Diagnostic) Reset() {
 	*x = Diagnostic{}
-	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	mi := &file_driver_v1_driver_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -162,7 +375,7 @@ func (x *Diagnostic) String() string {
 func (*Diagnostic) ProtoMessage() {}
 
 func (x *Diagnostic) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	mi := &file_driver_v1_driver_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -175,7 +388,7 @@ func (x *Diagnostic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diagnostic.ProtoReflect.Descriptor instead.
 func (*Diagnostic) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{2}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Diagnostic) GetPath() string {
@@ -224,7 +437,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	mi := &file_driver_v1_driver_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -236,7 +449,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	mi := &file_driver_v1_driver_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -249,7 +462,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{3}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListTasksRequest) GetDriver() string {
@@ -271,7 +484,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	mi := &file_driver_v1_driver_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -283,7 +496,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	mi := &file_driver_v1_driver_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -296,7 +509,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{4}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Handle {
@@ -315,7 +528,7 @@ type DriversRequest struct {
 
 func (x *DriversRequest) Reset() {
 	*x = DriversRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	mi := &file_driver_v1_driver_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +540,7 @@ func (x *DriversRequest) String() string {
 func (*DriversRequest) ProtoMessage() {}
 
 func (x *DriversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	mi := &file_driver_v1_driver_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +553,7 @@ func (x *DriversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriversRequest.ProtoReflect.Descriptor instead.
 func (*DriversRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{5}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{9}
 }
 
 // DriversResponse has the drivers of the process.
@@ -354,7 +567,7 @@ type DriversResponse struct {
 
 func (x *DriversResponse) Reset() {
 	*x = DriversResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[6]
+	mi := &file_driver_v1_driver_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +579,7 @@ func (x *DriversResponse) String() string {
 func (*DriversResponse) ProtoMessage() {}
 
 func (x *DriversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[6]
+	mi := &file_driver_v1_driver_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +592,7 @@ func (x *DriversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriversResponse.ProtoReflect.Descriptor instead.
 func (*DriversResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{6}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DriversResponse) GetDrivers() []*Info {
@@ -412,7 +625,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_driver_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_v1_driver_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +637,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_v1_driver_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +650,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{7}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Info) GetName() string {
@@ -521,7 +734,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_driver_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_v1_driver_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +746,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_v1_driver_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +759,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{8}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Capabilities) GetSendSignals() bool {
@@ -653,7 +866,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_v1_driver_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +878,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_v1_driver_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +891,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{9}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetConfigRequest) GetDriver() string {
@@ -704,7 +917,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_v1_driver_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +929,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_v1_driver_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +942,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{10}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{14}
 }
 
 // FingerprintRequest asks for what a driver finds.
@@ -743,7 +956,7 @@ type FingerprintRequest struct {
 
 func (x *FingerprintRequest) Reset() {
 	*x = FingerprintRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_v1_driver_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +968,7 @@ func (x *FingerprintRequest) String() string {
 func (*FingerprintRequest) ProtoMessage() {}
 
 func (x *FingerprintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_v1_driver_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +981,7 @@ func (x *FingerprintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintRequest.ProtoReflect.Descriptor instead.
 func (*FingerprintRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{11}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FingerprintRequest) GetDriver() string {
@@ -794,7 +1007,7 @@ type FingerprintResponse struct {
 
 func (x *FingerprintResponse) Reset() {
 	*x = FingerprintResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_v1_driver_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +1019,7 @@ func (x *FingerprintResponse) String() string {
 func (*FingerprintResponse) ProtoMessage() {}
 
 func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_v1_driver_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +1032,7 @@ func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintResponse.ProtoReflect.Descriptor instead.
 func (*FingerprintResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{12}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FingerprintResponse) GetAttributes() map[string]string {
@@ -856,7 +1069,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_v1_driver_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +1081,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_v1_driver_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +1094,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{13}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StartTaskRequest) GetDriver() string {
@@ -911,7 +1124,7 @@ type StartTaskResponse struct {
 
 func (x *StartTaskResponse) Reset() {
 	*x = StartTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_v1_driver_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1136,7 @@ func (x *StartTaskResponse) String() string {
 func (*StartTaskResponse) ProtoMessage() {}
 
 func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_v1_driver_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1149,7 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
 func (*StartTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{14}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StartTaskResponse) GetHandle() *Handle {
@@ -966,7 +1179,7 @@ type RecoverTaskRequest struct {
 
 func (x *RecoverTaskRequest) Reset() {
 	*x = RecoverTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_v1_driver_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1191,7 @@ func (x *RecoverTaskRequest) String() string {
 func (*RecoverTaskRequest) ProtoMessage() {}
 
 func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_v1_driver_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1204,7 @@ func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverTaskRequest.ProtoReflect.Descriptor instead.
 func (*RecoverTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{15}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RecoverTaskRequest) GetDriver() string {
@@ -1017,7 +1230,7 @@ type RecoverTaskResponse struct {
 
 func (x *RecoverTaskResponse) Reset() {
 	*x = RecoverTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_v1_driver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1242,7 @@ func (x *RecoverTaskResponse) String() string {
 func (*RecoverTaskResponse) ProtoMessage() {}
 
 func (x *RecoverTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_v1_driver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1255,7 @@ func (x *RecoverTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverTaskResponse.ProtoReflect.Descriptor instead.
 func (*RecoverTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{16}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{20}
 }
 
 // WaitTaskRequest asks for the end of a task.
@@ -1058,7 +1271,7 @@ type WaitTaskRequest struct {
 
 func (x *WaitTaskRequest) Reset() {
 	*x = WaitTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_v1_driver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1283,7 @@ func (x *WaitTaskRequest) String() string {
 func (*WaitTaskRequest) ProtoMessage() {}
 
 func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_v1_driver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1296,7 @@ func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskRequest.ProtoReflect.Descriptor instead.
 func (*WaitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{17}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WaitTaskRequest) GetDriver() string {
@@ -1111,7 +1324,7 @@ type WaitTaskResponse struct {
 
 func (x *WaitTaskResponse) Reset() {
 	*x = WaitTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_v1_driver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1336,7 @@ func (x *WaitTaskResponse) String() string {
 func (*WaitTaskResponse) ProtoMessage() {}
 
 func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_v1_driver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1349,7 @@ func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskResponse.ProtoReflect.Descriptor instead.
 func (*WaitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{18}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WaitTaskResponse) GetResult() *ExitResult {
@@ -1164,7 +1377,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_v1_driver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1389,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_v1_driver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1402,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{19}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StopTaskRequest) GetDriver() string {
@@ -1229,7 +1442,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_v1_driver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1454,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_v1_driver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1467,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{20}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{24}
 }
 
 // DestroyTaskRequest asks to forget a task.
@@ -1278,7 +1491,7 @@ type DestroyTaskRequest struct {
 
 func (x *DestroyTaskRequest) Reset() {
 	*x = DestroyTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_v1_driver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1503,7 @@ func (x *DestroyTaskRequest) String() string {
 func (*DestroyTaskRequest) ProtoMessage() {}
 
 func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_v1_driver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1516,7 @@ func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyTaskRequest.ProtoReflect.Descriptor instead.
 func (*DestroyTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{21}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DestroyTaskRequest) GetDriver() string {
@@ -1350,7 +1563,7 @@ type DestroyTaskResponse struct {
 
 func (x *DestroyTaskResponse) Reset() {
 	*x = DestroyTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_v1_driver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1575,7 @@ func (x *DestroyTaskResponse) String() string {
 func (*DestroyTaskResponse) ProtoMessage() {}
 
 func (x *DestroyTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_v1_driver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1588,7 @@ func (x *DestroyTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyTaskResponse.ProtoReflect.Descriptor instead.
 func (*DestroyTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{22}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{26}
 }
 
 // InspectTaskRequest asks how a task is.
@@ -1391,7 +1604,7 @@ type InspectTaskRequest struct {
 
 func (x *InspectTaskRequest) Reset() {
 	*x = InspectTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_v1_driver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1616,7 @@ func (x *InspectTaskRequest) String() string {
 func (*InspectTaskRequest) ProtoMessage() {}
 
 func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_v1_driver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1629,7 @@ func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskRequest.ProtoReflect.Descriptor instead.
 func (*InspectTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{23}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InspectTaskRequest) GetDriver() string {
@@ -1444,7 +1657,7 @@ type InspectTaskResponse struct {
 
 func (x *InspectTaskResponse) Reset() {
 	*x = InspectTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_v1_driver_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1669,7 @@ func (x *InspectTaskResponse) String() string {
 func (*InspectTaskResponse) ProtoMessage() {}
 
 func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_v1_driver_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1682,7 @@ func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskResponse.ProtoReflect.Descriptor instead.
 func (*InspectTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{24}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InspectTaskResponse) GetStatus() *TaskStatus {
@@ -1492,7 +1705,7 @@ type TaskStatsRequest struct {
 
 func (x *TaskStatsRequest) Reset() {
 	*x = TaskStatsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_v1_driver_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1717,7 @@ func (x *TaskStatsRequest) String() string {
 func (*TaskStatsRequest) ProtoMessage() {}
 
 func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_v1_driver_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1730,7 @@ func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{25}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TaskStatsRequest) GetDriver() string {
@@ -1545,7 +1758,7 @@ type TaskStatsResponse struct {
 
 func (x *TaskStatsResponse) Reset() {
 	*x = TaskStatsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[26]
+	mi := &file_driver_v1_driver_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1770,7 @@ func (x *TaskStatsResponse) String() string {
 func (*TaskStatsResponse) ProtoMessage() {}
 
 func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[26]
+	mi := &file_driver_v1_driver_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1783,7 @@ func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsResponse.ProtoReflect.Descriptor instead.
 func (*TaskStatsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{26}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TaskStatsResponse) GetStats() []*TaskStats {
@@ -1595,7 +1808,7 @@ type SignalTaskRequest struct {
 
 func (x *SignalTaskRequest) Reset() {
 	*x = SignalTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[27]
+	mi := &file_driver_v1_driver_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1820,7 @@ func (x *SignalTaskRequest) String() string {
 func (*SignalTaskRequest) ProtoMessage() {}
 
 func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[27]
+	mi := &file_driver_v1_driver_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1833,7 @@ func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalTaskRequest.ProtoReflect.Descriptor instead.
 func (*SignalTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{27}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SignalTaskRequest) GetDriver() string {
@@ -1653,7 +1866,7 @@ type SignalTaskResponse struct {
 
 func (x *SignalTaskResponse) Reset() {
 	*x = SignalTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[28]
+	mi := &file_driver_v1_driver_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1878,7 @@ func (x *SignalTaskResponse) String() string {
 func (*SignalTaskResponse) ProtoMessage() {}
 
 func (x *SignalTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[28]
+	mi := &file_driver_v1_driver_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1891,7 @@ func (x *SignalTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalTaskResponse.ProtoReflect.Descriptor instead.
 func (*SignalTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{28}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{32}
 }
 
 // ExecTaskRequest is one message of the caller. The first is start, which is sent
@@ -1701,7 +1914,7 @@ type ExecTaskRequest struct {
 
 func (x *ExecTaskRequest) Reset() {
 	*x = ExecTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[29]
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1926,7 @@ func (x *ExecTaskRequest) String() string {
 func (*ExecTaskRequest) ProtoMessage() {}
 
 func (x *ExecTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[29]
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1939,7 @@ func (x *ExecTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExecTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{29}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExecTaskRequest) GetMessage() isExecTaskRequest_Message {
@@ -1830,7 +2043,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_driver_v1_driver_proto_msgTypes[30]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +2055,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[30]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +2068,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{30}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExecStart) GetDriver() string {
@@ -1927,7 +2140,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_driver_v1_driver_proto_msgTypes[31]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2152,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[31]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2165,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{31}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TerminalSize) GetHeight() int32 {
@@ -1987,7 +2200,7 @@ type ExecTaskResponse struct {
 
 func (x *ExecTaskResponse) Reset() {
 	*x = ExecTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[32]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2212,7 @@ func (x *ExecTaskResponse) String() string {
 func (*ExecTaskResponse) ProtoMessage() {}
 
 func (x *ExecTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[32]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +2225,7 @@ func (x *ExecTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExecTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{32}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExecTaskResponse) GetMessage() isExecTaskResponse_Message {
@@ -2088,7 +2301,7 @@ type TaskEventsRequest struct {
 
 func (x *TaskEventsRequest) Reset() {
 	*x = TaskEventsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2313,7 @@ func (x *TaskEventsRequest) String() string {
 func (*TaskEventsRequest) ProtoMessage() {}
 
 func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2326,7 @@ func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsRequest.ProtoReflect.Descriptor instead.
 func (*TaskEventsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TaskEventsRequest) GetDriver() string {
@@ -2149,7 +2362,7 @@ type TaskEventsResponse struct {
 
 func (x *TaskEventsResponse) Reset() {
 	*x = TaskEventsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2374,7 @@ func (x *TaskEventsResponse) String() string {
 func (*TaskEventsResponse) ProtoMessage() {}
 
 func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2387,7 @@ func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsResponse.ProtoReflect.Descriptor instead.
 func (*TaskEventsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TaskEventsResponse) GetTaskId() string {
@@ -2229,7 +2442,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2454,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2467,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Progress) GetPhase() string {
@@ -2356,7 +2569,7 @@ type TaskConfig struct {
 
 func (x *TaskConfig) Reset() {
 	*x = TaskConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2581,7 @@ func (x *TaskConfig) String() string {
 func (*TaskConfig) ProtoMessage() {}
 
 func (x *TaskConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2594,7 @@ func (x *TaskConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskConfig.ProtoReflect.Descriptor instead.
 func (*TaskConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TaskConfig) GetId() string {
@@ -2597,7 +2810,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2822,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2835,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Cgroup) GetVersion() uint32 {
@@ -2658,7 +2871,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2883,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2896,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Resources) GetCpuMhz() int64 {
@@ -2740,7 +2953,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2752,7 +2965,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +2978,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Mount) GetHostPath() string {
@@ -2818,7 +3031,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +3043,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +3056,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Device) GetHostPath() string {
@@ -2884,7 +3097,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2896,7 +3109,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2909,7 +3122,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Port) GetLabel() string {
@@ -2950,14 +3163,17 @@ type NetworkIsolation struct {
 	// Labels by which the creator of the network finds it.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Name of the host that the task sees; empty means the machine's.
-	Hostname      string `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Hostname string `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// Address of the group in the namespace, for the hosts file of the task; empty if it is
+	// not known.
+	Address       string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NetworkIsolation) Reset() {
 	*x = NetworkIsolation{}
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3185,7 @@ func (x *NetworkIsolation) String() string {
 func (*NetworkIsolation) ProtoMessage() {}
 
 func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3198,7 @@ func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkIsolation.ProtoReflect.Descriptor instead.
 func (*NetworkIsolation) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NetworkIsolation) GetMode() string {
@@ -3013,6 +3229,13 @@ func (x *NetworkIsolation) GetHostname() string {
 	return ""
 }
 
+func (x *NetworkIsolation) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 // DNSConfig is the configuration of a task's resolver.
 type DNSConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3028,7 +3251,7 @@ type DNSConfig struct {
 
 func (x *DNSConfig) Reset() {
 	*x = DNSConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3263,7 @@ func (x *DNSConfig) String() string {
 func (*DNSConfig) ProtoMessage() {}
 
 func (x *DNSConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3276,7 @@ func (x *DNSConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DNSConfig.ProtoReflect.Descriptor instead.
 func (*DNSConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DNSConfig) GetServers() []string {
@@ -3096,7 +3319,7 @@ type LogConfig struct {
 
 func (x *LogConfig) Reset() {
 	*x = LogConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3108,7 +3331,7 @@ func (x *LogConfig) String() string {
 func (*LogConfig) ProtoMessage() {}
 
 func (x *LogConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3121,7 +3344,7 @@ func (x *LogConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogConfig.ProtoReflect.Descriptor instead.
 func (*LogConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LogConfig) GetStdoutPath() string {
@@ -3175,7 +3398,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3410,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3423,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Handle) GetTaskId() string {
@@ -3239,7 +3462,7 @@ type NetworkOverride struct {
 
 func (x *NetworkOverride) Reset() {
 	*x = NetworkOverride{}
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3251,7 +3474,7 @@ func (x *NetworkOverride) String() string {
 func (*NetworkOverride) ProtoMessage() {}
 
 func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3264,7 +3487,7 @@ func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkOverride.ProtoReflect.Descriptor instead.
 func (*NetworkOverride) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *NetworkOverride) GetIp() string {
@@ -3306,7 +3529,7 @@ type ExitResult struct {
 
 func (x *ExitResult) Reset() {
 	*x = ExitResult{}
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3541,7 @@ func (x *ExitResult) String() string {
 func (*ExitResult) ProtoMessage() {}
 
 func (x *ExitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3554,7 @@ func (x *ExitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitResult.ProtoReflect.Descriptor instead.
 func (*ExitResult) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExitResult) GetExitCode() int32 {
@@ -3384,7 +3607,7 @@ type TaskStatus struct {
 
 func (x *TaskStatus) Reset() {
 	*x = TaskStatus{}
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3619,7 @@ func (x *TaskStatus) String() string {
 func (*TaskStatus) ProtoMessage() {}
 
 func (x *TaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3632,7 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
 func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TaskStatus) GetId() string {
@@ -3467,7 +3690,7 @@ type ProcessStatsRequest struct {
 
 func (x *ProcessStatsRequest) Reset() {
 	*x = ProcessStatsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3702,7 @@ func (x *ProcessStatsRequest) String() string {
 func (*ProcessStatsRequest) ProtoMessage() {}
 
 func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3715,7 @@ func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsRequest.ProtoReflect.Descriptor instead.
 func (*ProcessStatsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ProcessStatsRequest) GetDriver() string {
@@ -3520,7 +3743,7 @@ type ProcessStatsResponse struct {
 
 func (x *ProcessStatsResponse) Reset() {
 	*x = ProcessStatsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3755,7 @@ func (x *ProcessStatsResponse) String() string {
 func (*ProcessStatsResponse) ProtoMessage() {}
 
 func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3768,7 @@ func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsResponse.ProtoReflect.Descriptor instead.
 func (*ProcessStatsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ProcessStatsResponse) GetProcesses() map[string]*Usage {
@@ -3570,7 +3793,7 @@ type UpdateTaskRequest struct {
 
 func (x *UpdateTaskRequest) Reset() {
 	*x = UpdateTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3805,7 @@ func (x *UpdateTaskRequest) String() string {
 func (*UpdateTaskRequest) ProtoMessage() {}
 
 func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3818,7 @@ func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UpdateTaskRequest) GetDriver() string {
@@ -3628,7 +3851,7 @@ type UpdateTaskResponse struct {
 
 func (x *UpdateTaskResponse) Reset() {
 	*x = UpdateTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3863,7 @@ func (x *UpdateTaskResponse) String() string {
 func (*UpdateTaskResponse) ProtoMessage() {}
 
 func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3876,7 @@ func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskResponse.ProtoReflect.Descriptor instead.
 func (*UpdateTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{56}
 }
 
 // TaskStats is one sample of one task.
@@ -3678,7 +3901,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3913,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +3926,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TaskStats) GetTaskId() string {
@@ -3768,7 +3991,7 @@ type IOStats struct {
 
 func (x *IOStats) Reset() {
 	*x = IOStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +4003,7 @@ func (x *IOStats) String() string {
 func (*IOStats) ProtoMessage() {}
 
 func (x *IOStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +4016,7 @@ func (x *IOStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IOStats.ProtoReflect.Descriptor instead.
 func (*IOStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *IOStats) GetReadBytes() uint64 {
@@ -3844,7 +4067,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_driver_v1_driver_proto_msgTypes[55]
+	mi := &file_driver_v1_driver_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3856,7 +4079,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[55]
+	mi := &file_driver_v1_driver_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3869,7 +4092,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{55}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Usage) GetCpu() *CPUStats {
@@ -3910,7 +4133,7 @@ type CPUStats struct {
 
 func (x *CPUStats) Reset() {
 	*x = CPUStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[56]
+	mi := &file_driver_v1_driver_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3922,7 +4145,7 @@ func (x *CPUStats) String() string {
 func (*CPUStats) ProtoMessage() {}
 
 func (x *CPUStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[56]
+	mi := &file_driver_v1_driver_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3935,7 +4158,7 @@ func (x *CPUStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStats.ProtoReflect.Descriptor instead.
 func (*CPUStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{56}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CPUStats) GetPercent() float64 {
@@ -4016,7 +4239,7 @@ type MemoryStats struct {
 
 func (x *MemoryStats) Reset() {
 	*x = MemoryStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[57]
+	mi := &file_driver_v1_driver_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4251,7 @@ func (x *MemoryStats) String() string {
 func (*MemoryStats) ProtoMessage() {}
 
 func (x *MemoryStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[57]
+	mi := &file_driver_v1_driver_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4264,7 @@ func (x *MemoryStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryStats.ProtoReflect.Descriptor instead.
 func (*MemoryStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{57}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *MemoryStats) GetRss() uint64 {
@@ -4111,7 +4334,18 @@ var File_driver_v1_driver_proto protoreflect.FileDescriptor
 
 const file_driver_v1_driver_proto_rawDesc = "" +
 	"\n" +
-	"\x16driver/v1/driver.proto\x12\x10drover.driver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"R\n" +
+	"\x16driver/v1/driver.proto\x12\x10drover.driver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"e\n" +
+	"\x14CreateNetworkRequest\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x19\n" +
+	"\balloc_id\x18\x02 \x01(\tR\aallocId\x12\x1a\n" +
+	"\bhostname\x18\x03 \x01(\tR\bhostname\"U\n" +
+	"\x15CreateNetworkResponse\x12<\n" +
+	"\anetwork\x18\x01 \x01(\v2\".drover.driver.v1.NetworkIsolationR\anetwork\"\x88\x01\n" +
+	"\x15DestroyNetworkRequest\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x19\n" +
+	"\balloc_id\x18\x02 \x01(\tR\aallocId\x12<\n" +
+	"\anetwork\x18\x03 \x01(\v2\".drover.driver.v1.NetworkIsolationR\anetwork\"\x18\n" +
+	"\x16DestroyNetworkResponse\"R\n" +
 	"\x13ValidateTaskRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12#\n" +
 	"\rdriver_config\x18\x02 \x01(\fR\fdriverConfig\"V\n" +
@@ -4324,12 +4558,13 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\x05R\x02to\x12\x17\n" +
-	"\ahost_ip\x18\x04 \x01(\tR\x06hostIp\"\xd9\x01\n" +
+	"\ahost_ip\x18\x04 \x01(\tR\x06hostIp\"\xf3\x01\n" +
 	"\x10NetworkIsolation\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12F\n" +
 	"\x06labels\x18\x03 \x03(\v2..drover.driver.v1.NetworkIsolation.LabelsEntryR\x06labels\x12\x1a\n" +
-	"\bhostname\x18\x04 \x01(\tR\bhostname\x1a9\n" +
+	"\bhostname\x18\x04 \x01(\tR\bhostname\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"[\n" +
@@ -4430,7 +4665,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\tmax_usage\x18\x06 \x01(\x04R\bmaxUsage\x12!\n" +
 	"\fkernel_usage\x18\a \x01(\x04R\vkernelUsage\x12(\n" +
 	"\x10kernel_max_usage\x18\b \x01(\x04R\x0ekernelMaxUsage\x12\x1a\n" +
-	"\bmeasured\x18\t \x03(\tR\bmeasured2\xec\v\n" +
+	"\bmeasured\x18\t \x03(\tR\bmeasured2\xb3\r\n" +
 	"\x06Driver\x12N\n" +
 	"\aDrivers\x12 .drover.driver.v1.DriversRequest\x1a!.drover.driver.v1.DriversResponse\x12T\n" +
 	"\tSetConfig\x12\".drover.driver.v1.SetConfigRequest\x1a#.drover.driver.v1.SetConfigResponse\x12\\\n" +
@@ -4451,7 +4686,9 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\fProcessStats\x12%.drover.driver.v1.ProcessStatsRequest\x1a&.drover.driver.v1.ProcessStatsResponse\x12]\n" +
 	"\fValidateTask\x12%.drover.driver.v1.ValidateTaskRequest\x1a&.drover.driver.v1.ValidateTaskResponse\x12W\n" +
 	"\n" +
-	"UpdateTask\x12#.drover.driver.v1.UpdateTaskRequest\x1a$.drover.driver.v1.UpdateTaskResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
+	"UpdateTask\x12#.drover.driver.v1.UpdateTaskRequest\x1a$.drover.driver.v1.UpdateTaskResponse\x12`\n" +
+	"\rCreateNetwork\x12&.drover.driver.v1.CreateNetworkRequest\x1a'.drover.driver.v1.CreateNetworkResponse\x12c\n" +
+	"\x0eDestroyNetwork\x12'.drover.driver.v1.DestroyNetworkRequest\x1a(.drover.driver.v1.DestroyNetworkResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
 
 var (
 	file_driver_v1_driver_proto_rawDescOnce sync.Once
@@ -4465,170 +4702,180 @@ func file_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_driver_v1_driver_proto_rawDescData
 }
 
-var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_driver_v1_driver_proto_goTypes = []any{
-	(*ValidateTaskRequest)(nil),   // 0: drover.driver.v1.ValidateTaskRequest
-	(*ValidateTaskResponse)(nil),  // 1: drover.driver.v1.ValidateTaskResponse
-	(*Diagnostic)(nil),            // 2: drover.driver.v1.Diagnostic
-	(*ListTasksRequest)(nil),      // 3: drover.driver.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 4: drover.driver.v1.ListTasksResponse
-	(*DriversRequest)(nil),        // 5: drover.driver.v1.DriversRequest
-	(*DriversResponse)(nil),       // 6: drover.driver.v1.DriversResponse
-	(*Info)(nil),                  // 7: drover.driver.v1.Info
-	(*Capabilities)(nil),          // 8: drover.driver.v1.Capabilities
-	(*SetConfigRequest)(nil),      // 9: drover.driver.v1.SetConfigRequest
-	(*SetConfigResponse)(nil),     // 10: drover.driver.v1.SetConfigResponse
-	(*FingerprintRequest)(nil),    // 11: drover.driver.v1.FingerprintRequest
-	(*FingerprintResponse)(nil),   // 12: drover.driver.v1.FingerprintResponse
-	(*StartTaskRequest)(nil),      // 13: drover.driver.v1.StartTaskRequest
-	(*StartTaskResponse)(nil),     // 14: drover.driver.v1.StartTaskResponse
-	(*RecoverTaskRequest)(nil),    // 15: drover.driver.v1.RecoverTaskRequest
-	(*RecoverTaskResponse)(nil),   // 16: drover.driver.v1.RecoverTaskResponse
-	(*WaitTaskRequest)(nil),       // 17: drover.driver.v1.WaitTaskRequest
-	(*WaitTaskResponse)(nil),      // 18: drover.driver.v1.WaitTaskResponse
-	(*StopTaskRequest)(nil),       // 19: drover.driver.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),      // 20: drover.driver.v1.StopTaskResponse
-	(*DestroyTaskRequest)(nil),    // 21: drover.driver.v1.DestroyTaskRequest
-	(*DestroyTaskResponse)(nil),   // 22: drover.driver.v1.DestroyTaskResponse
-	(*InspectTaskRequest)(nil),    // 23: drover.driver.v1.InspectTaskRequest
-	(*InspectTaskResponse)(nil),   // 24: drover.driver.v1.InspectTaskResponse
-	(*TaskStatsRequest)(nil),      // 25: drover.driver.v1.TaskStatsRequest
-	(*TaskStatsResponse)(nil),     // 26: drover.driver.v1.TaskStatsResponse
-	(*SignalTaskRequest)(nil),     // 27: drover.driver.v1.SignalTaskRequest
-	(*SignalTaskResponse)(nil),    // 28: drover.driver.v1.SignalTaskResponse
-	(*ExecTaskRequest)(nil),       // 29: drover.driver.v1.ExecTaskRequest
-	(*ExecStart)(nil),             // 30: drover.driver.v1.ExecStart
-	(*TerminalSize)(nil),          // 31: drover.driver.v1.TerminalSize
-	(*ExecTaskResponse)(nil),      // 32: drover.driver.v1.ExecTaskResponse
-	(*TaskEventsRequest)(nil),     // 33: drover.driver.v1.TaskEventsRequest
-	(*TaskEventsResponse)(nil),    // 34: drover.driver.v1.TaskEventsResponse
-	(*Progress)(nil),              // 35: drover.driver.v1.Progress
-	(*TaskConfig)(nil),            // 36: drover.driver.v1.TaskConfig
-	(*Cgroup)(nil),                // 37: drover.driver.v1.Cgroup
-	(*Resources)(nil),             // 38: drover.driver.v1.Resources
-	(*Mount)(nil),                 // 39: drover.driver.v1.Mount
-	(*Device)(nil),                // 40: drover.driver.v1.Device
-	(*Port)(nil),                  // 41: drover.driver.v1.Port
-	(*NetworkIsolation)(nil),      // 42: drover.driver.v1.NetworkIsolation
-	(*DNSConfig)(nil),             // 43: drover.driver.v1.DNSConfig
-	(*LogConfig)(nil),             // 44: drover.driver.v1.LogConfig
-	(*Handle)(nil),                // 45: drover.driver.v1.Handle
-	(*NetworkOverride)(nil),       // 46: drover.driver.v1.NetworkOverride
-	(*ExitResult)(nil),            // 47: drover.driver.v1.ExitResult
-	(*TaskStatus)(nil),            // 48: drover.driver.v1.TaskStatus
-	(*ProcessStatsRequest)(nil),   // 49: drover.driver.v1.ProcessStatsRequest
-	(*ProcessStatsResponse)(nil),  // 50: drover.driver.v1.ProcessStatsResponse
-	(*UpdateTaskRequest)(nil),     // 51: drover.driver.v1.UpdateTaskRequest
-	(*UpdateTaskResponse)(nil),    // 52: drover.driver.v1.UpdateTaskResponse
-	(*TaskStats)(nil),             // 53: drover.driver.v1.TaskStats
-	(*IOStats)(nil),               // 54: drover.driver.v1.IOStats
-	(*Usage)(nil),                 // 55: drover.driver.v1.Usage
-	(*CPUStats)(nil),              // 56: drover.driver.v1.CPUStats
-	(*MemoryStats)(nil),           // 57: drover.driver.v1.MemoryStats
-	nil,                           // 58: drover.driver.v1.FingerprintResponse.AttributesEntry
-	nil,                           // 59: drover.driver.v1.ExecStart.EnvEntry
-	nil,                           // 60: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	nil,                           // 61: drover.driver.v1.TaskConfig.EnvEntry
-	nil,                           // 62: drover.driver.v1.TaskConfig.DeviceEnvEntry
-	nil,                           // 63: drover.driver.v1.Cgroup.DirsEntry
-	nil,                           // 64: drover.driver.v1.NetworkIsolation.LabelsEntry
-	nil,                           // 65: drover.driver.v1.NetworkOverride.PortMapEntry
-	nil,                           // 66: drover.driver.v1.TaskStatus.AttributesEntry
-	nil,                           // 67: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	nil,                           // 68: drover.driver.v1.TaskStats.PidsEntry
-	(*durationpb.Duration)(nil),   // 69: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 70: google.protobuf.Timestamp
+	(*CreateNetworkRequest)(nil),   // 0: drover.driver.v1.CreateNetworkRequest
+	(*CreateNetworkResponse)(nil),  // 1: drover.driver.v1.CreateNetworkResponse
+	(*DestroyNetworkRequest)(nil),  // 2: drover.driver.v1.DestroyNetworkRequest
+	(*DestroyNetworkResponse)(nil), // 3: drover.driver.v1.DestroyNetworkResponse
+	(*ValidateTaskRequest)(nil),    // 4: drover.driver.v1.ValidateTaskRequest
+	(*ValidateTaskResponse)(nil),   // 5: drover.driver.v1.ValidateTaskResponse
+	(*Diagnostic)(nil),             // 6: drover.driver.v1.Diagnostic
+	(*ListTasksRequest)(nil),       // 7: drover.driver.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 8: drover.driver.v1.ListTasksResponse
+	(*DriversRequest)(nil),         // 9: drover.driver.v1.DriversRequest
+	(*DriversResponse)(nil),        // 10: drover.driver.v1.DriversResponse
+	(*Info)(nil),                   // 11: drover.driver.v1.Info
+	(*Capabilities)(nil),           // 12: drover.driver.v1.Capabilities
+	(*SetConfigRequest)(nil),       // 13: drover.driver.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),      // 14: drover.driver.v1.SetConfigResponse
+	(*FingerprintRequest)(nil),     // 15: drover.driver.v1.FingerprintRequest
+	(*FingerprintResponse)(nil),    // 16: drover.driver.v1.FingerprintResponse
+	(*StartTaskRequest)(nil),       // 17: drover.driver.v1.StartTaskRequest
+	(*StartTaskResponse)(nil),      // 18: drover.driver.v1.StartTaskResponse
+	(*RecoverTaskRequest)(nil),     // 19: drover.driver.v1.RecoverTaskRequest
+	(*RecoverTaskResponse)(nil),    // 20: drover.driver.v1.RecoverTaskResponse
+	(*WaitTaskRequest)(nil),        // 21: drover.driver.v1.WaitTaskRequest
+	(*WaitTaskResponse)(nil),       // 22: drover.driver.v1.WaitTaskResponse
+	(*StopTaskRequest)(nil),        // 23: drover.driver.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),       // 24: drover.driver.v1.StopTaskResponse
+	(*DestroyTaskRequest)(nil),     // 25: drover.driver.v1.DestroyTaskRequest
+	(*DestroyTaskResponse)(nil),    // 26: drover.driver.v1.DestroyTaskResponse
+	(*InspectTaskRequest)(nil),     // 27: drover.driver.v1.InspectTaskRequest
+	(*InspectTaskResponse)(nil),    // 28: drover.driver.v1.InspectTaskResponse
+	(*TaskStatsRequest)(nil),       // 29: drover.driver.v1.TaskStatsRequest
+	(*TaskStatsResponse)(nil),      // 30: drover.driver.v1.TaskStatsResponse
+	(*SignalTaskRequest)(nil),      // 31: drover.driver.v1.SignalTaskRequest
+	(*SignalTaskResponse)(nil),     // 32: drover.driver.v1.SignalTaskResponse
+	(*ExecTaskRequest)(nil),        // 33: drover.driver.v1.ExecTaskRequest
+	(*ExecStart)(nil),              // 34: drover.driver.v1.ExecStart
+	(*TerminalSize)(nil),           // 35: drover.driver.v1.TerminalSize
+	(*ExecTaskResponse)(nil),       // 36: drover.driver.v1.ExecTaskResponse
+	(*TaskEventsRequest)(nil),      // 37: drover.driver.v1.TaskEventsRequest
+	(*TaskEventsResponse)(nil),     // 38: drover.driver.v1.TaskEventsResponse
+	(*Progress)(nil),               // 39: drover.driver.v1.Progress
+	(*TaskConfig)(nil),             // 40: drover.driver.v1.TaskConfig
+	(*Cgroup)(nil),                 // 41: drover.driver.v1.Cgroup
+	(*Resources)(nil),              // 42: drover.driver.v1.Resources
+	(*Mount)(nil),                  // 43: drover.driver.v1.Mount
+	(*Device)(nil),                 // 44: drover.driver.v1.Device
+	(*Port)(nil),                   // 45: drover.driver.v1.Port
+	(*NetworkIsolation)(nil),       // 46: drover.driver.v1.NetworkIsolation
+	(*DNSConfig)(nil),              // 47: drover.driver.v1.DNSConfig
+	(*LogConfig)(nil),              // 48: drover.driver.v1.LogConfig
+	(*Handle)(nil),                 // 49: drover.driver.v1.Handle
+	(*NetworkOverride)(nil),        // 50: drover.driver.v1.NetworkOverride
+	(*ExitResult)(nil),             // 51: drover.driver.v1.ExitResult
+	(*TaskStatus)(nil),             // 52: drover.driver.v1.TaskStatus
+	(*ProcessStatsRequest)(nil),    // 53: drover.driver.v1.ProcessStatsRequest
+	(*ProcessStatsResponse)(nil),   // 54: drover.driver.v1.ProcessStatsResponse
+	(*UpdateTaskRequest)(nil),      // 55: drover.driver.v1.UpdateTaskRequest
+	(*UpdateTaskResponse)(nil),     // 56: drover.driver.v1.UpdateTaskResponse
+	(*TaskStats)(nil),              // 57: drover.driver.v1.TaskStats
+	(*IOStats)(nil),                // 58: drover.driver.v1.IOStats
+	(*Usage)(nil),                  // 59: drover.driver.v1.Usage
+	(*CPUStats)(nil),               // 60: drover.driver.v1.CPUStats
+	(*MemoryStats)(nil),            // 61: drover.driver.v1.MemoryStats
+	nil,                            // 62: drover.driver.v1.FingerprintResponse.AttributesEntry
+	nil,                            // 63: drover.driver.v1.ExecStart.EnvEntry
+	nil,                            // 64: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	nil,                            // 65: drover.driver.v1.TaskConfig.EnvEntry
+	nil,                            // 66: drover.driver.v1.TaskConfig.DeviceEnvEntry
+	nil,                            // 67: drover.driver.v1.Cgroup.DirsEntry
+	nil,                            // 68: drover.driver.v1.NetworkIsolation.LabelsEntry
+	nil,                            // 69: drover.driver.v1.NetworkOverride.PortMapEntry
+	nil,                            // 70: drover.driver.v1.TaskStatus.AttributesEntry
+	nil,                            // 71: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	nil,                            // 72: drover.driver.v1.TaskStats.PidsEntry
+	(*durationpb.Duration)(nil),    // 73: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 74: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
-	2,  // 0: drover.driver.v1.ValidateTaskResponse.diagnostics:type_name -> drover.driver.v1.Diagnostic
-	45, // 1: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
-	7,  // 2: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
-	8,  // 3: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
-	58, // 4: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
-	36, // 5: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
-	45, // 6: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
-	46, // 7: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
-	45, // 8: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
-	47, // 9: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	69, // 10: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
-	48, // 11: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	69, // 12: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
-	53, // 13: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
-	30, // 14: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
-	31, // 15: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
-	31, // 16: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
-	59, // 17: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
-	47, // 18: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	70, // 19: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
-	60, // 20: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	35, // 21: drover.driver.v1.TaskEventsResponse.progress:type_name -> drover.driver.v1.Progress
-	61, // 22: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
-	38, // 23: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
-	39, // 24: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
-	40, // 25: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
-	41, // 26: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
-	42, // 27: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
-	43, // 28: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
-	44, // 29: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	69, // 30: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
-	62, // 31: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
-	37, // 32: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
-	63, // 33: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
-	64, // 34: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	65, // 35: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	70, // 36: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	70, // 37: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
-	47, // 38: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	66, // 39: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	67, // 40: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	38, // 41: drover.driver.v1.UpdateTaskRequest.resources:type_name -> drover.driver.v1.Resources
-	70, // 42: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	55, // 43: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	68, // 44: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	54, // 45: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
-	56, // 46: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	57, // 47: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	55, // 48: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
-	55, // 49: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	5,  // 50: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	9,  // 51: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	11, // 52: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	13, // 53: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	15, // 54: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	17, // 55: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	19, // 56: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	21, // 57: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	23, // 58: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	25, // 59: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	27, // 60: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	29, // 61: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	33, // 62: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	3,  // 63: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
-	49, // 64: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
-	0,  // 65: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
-	51, // 66: drover.driver.v1.Driver.UpdateTask:input_type -> drover.driver.v1.UpdateTaskRequest
-	6,  // 67: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	10, // 68: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	12, // 69: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	14, // 70: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	16, // 71: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	18, // 72: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	20, // 73: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	22, // 74: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	24, // 75: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	26, // 76: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	28, // 77: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	32, // 78: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	34, // 79: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	4,  // 80: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
-	50, // 81: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
-	1,  // 82: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
-	52, // 83: drover.driver.v1.Driver.UpdateTask:output_type -> drover.driver.v1.UpdateTaskResponse
-	67, // [67:84] is the sub-list for method output_type
-	50, // [50:67] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	46, // 0: drover.driver.v1.CreateNetworkResponse.network:type_name -> drover.driver.v1.NetworkIsolation
+	46, // 1: drover.driver.v1.DestroyNetworkRequest.network:type_name -> drover.driver.v1.NetworkIsolation
+	6,  // 2: drover.driver.v1.ValidateTaskResponse.diagnostics:type_name -> drover.driver.v1.Diagnostic
+	49, // 3: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
+	11, // 4: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
+	12, // 5: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
+	62, // 6: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
+	40, // 7: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
+	49, // 8: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
+	50, // 9: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
+	49, // 10: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
+	51, // 11: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	73, // 12: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	52, // 13: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
+	73, // 14: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	57, // 15: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
+	34, // 16: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
+	35, // 17: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
+	35, // 18: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
+	63, // 19: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
+	51, // 20: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	74, // 21: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	64, // 22: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	39, // 23: drover.driver.v1.TaskEventsResponse.progress:type_name -> drover.driver.v1.Progress
+	65, // 24: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
+	42, // 25: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
+	43, // 26: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
+	44, // 27: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
+	45, // 28: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
+	46, // 29: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
+	47, // 30: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
+	48, // 31: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
+	73, // 32: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	66, // 33: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
+	41, // 34: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
+	67, // 35: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
+	68, // 36: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	69, // 37: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	74, // 38: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	74, // 39: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	51, // 40: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
+	70, // 41: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	71, // 42: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	42, // 43: drover.driver.v1.UpdateTaskRequest.resources:type_name -> drover.driver.v1.Resources
+	74, // 44: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	59, // 45: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	72, // 46: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	58, // 47: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
+	60, // 48: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	61, // 49: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	59, // 50: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
+	59, // 51: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	9,  // 52: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	13, // 53: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	15, // 54: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	17, // 55: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	19, // 56: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	21, // 57: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	23, // 58: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	25, // 59: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	27, // 60: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	29, // 61: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	31, // 62: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	33, // 63: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	37, // 64: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	7,  // 65: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
+	53, // 66: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
+	4,  // 67: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
+	55, // 68: drover.driver.v1.Driver.UpdateTask:input_type -> drover.driver.v1.UpdateTaskRequest
+	0,  // 69: drover.driver.v1.Driver.CreateNetwork:input_type -> drover.driver.v1.CreateNetworkRequest
+	2,  // 70: drover.driver.v1.Driver.DestroyNetwork:input_type -> drover.driver.v1.DestroyNetworkRequest
+	10, // 71: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	14, // 72: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	16, // 73: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	18, // 74: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	20, // 75: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	22, // 76: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	24, // 77: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	26, // 78: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	28, // 79: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	30, // 80: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	32, // 81: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	36, // 82: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	38, // 83: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	8,  // 84: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
+	54, // 85: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
+	5,  // 86: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
+	56, // 87: drover.driver.v1.Driver.UpdateTask:output_type -> drover.driver.v1.UpdateTaskResponse
+	1,  // 88: drover.driver.v1.Driver.CreateNetwork:output_type -> drover.driver.v1.CreateNetworkResponse
+	3,  // 89: drover.driver.v1.Driver.DestroyNetwork:output_type -> drover.driver.v1.DestroyNetworkResponse
+	71, // [71:90] is the sub-list for method output_type
+	52, // [52:71] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_driver_v1_driver_proto_init() }
@@ -4636,13 +4883,13 @@ func file_driver_v1_driver_proto_init() {
 	if File_driver_v1_driver_proto != nil {
 		return
 	}
-	file_driver_v1_driver_proto_msgTypes[29].OneofWrappers = []any{
+	file_driver_v1_driver_proto_msgTypes[33].OneofWrappers = []any{
 		(*ExecTaskRequest_Start)(nil),
 		(*ExecTaskRequest_Stdin)(nil),
 		(*ExecTaskRequest_StdinClosed)(nil),
 		(*ExecTaskRequest_Resize)(nil),
 	}
-	file_driver_v1_driver_proto_msgTypes[32].OneofWrappers = []any{
+	file_driver_v1_driver_proto_msgTypes[36].OneofWrappers = []any{
 		(*ExecTaskResponse_Stdout)(nil),
 		(*ExecTaskResponse_Stderr)(nil),
 		(*ExecTaskResponse_Result)(nil),
@@ -4653,7 +4900,7 @@ func file_driver_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_v1_driver_proto_rawDesc), len(file_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   69,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,23 +22,25 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Driver_Drivers_FullMethodName      = "/drover.driver.v1.Driver/Drivers"
-	Driver_SetConfig_FullMethodName    = "/drover.driver.v1.Driver/SetConfig"
-	Driver_Fingerprint_FullMethodName  = "/drover.driver.v1.Driver/Fingerprint"
-	Driver_StartTask_FullMethodName    = "/drover.driver.v1.Driver/StartTask"
-	Driver_RecoverTask_FullMethodName  = "/drover.driver.v1.Driver/RecoverTask"
-	Driver_WaitTask_FullMethodName     = "/drover.driver.v1.Driver/WaitTask"
-	Driver_StopTask_FullMethodName     = "/drover.driver.v1.Driver/StopTask"
-	Driver_DestroyTask_FullMethodName  = "/drover.driver.v1.Driver/DestroyTask"
-	Driver_InspectTask_FullMethodName  = "/drover.driver.v1.Driver/InspectTask"
-	Driver_TaskStats_FullMethodName    = "/drover.driver.v1.Driver/TaskStats"
-	Driver_SignalTask_FullMethodName   = "/drover.driver.v1.Driver/SignalTask"
-	Driver_ExecTask_FullMethodName     = "/drover.driver.v1.Driver/ExecTask"
-	Driver_TaskEvents_FullMethodName   = "/drover.driver.v1.Driver/TaskEvents"
-	Driver_ListTasks_FullMethodName    = "/drover.driver.v1.Driver/ListTasks"
-	Driver_ProcessStats_FullMethodName = "/drover.driver.v1.Driver/ProcessStats"
-	Driver_ValidateTask_FullMethodName = "/drover.driver.v1.Driver/ValidateTask"
-	Driver_UpdateTask_FullMethodName   = "/drover.driver.v1.Driver/UpdateTask"
+	Driver_Drivers_FullMethodName        = "/drover.driver.v1.Driver/Drivers"
+	Driver_SetConfig_FullMethodName      = "/drover.driver.v1.Driver/SetConfig"
+	Driver_Fingerprint_FullMethodName    = "/drover.driver.v1.Driver/Fingerprint"
+	Driver_StartTask_FullMethodName      = "/drover.driver.v1.Driver/StartTask"
+	Driver_RecoverTask_FullMethodName    = "/drover.driver.v1.Driver/RecoverTask"
+	Driver_WaitTask_FullMethodName       = "/drover.driver.v1.Driver/WaitTask"
+	Driver_StopTask_FullMethodName       = "/drover.driver.v1.Driver/StopTask"
+	Driver_DestroyTask_FullMethodName    = "/drover.driver.v1.Driver/DestroyTask"
+	Driver_InspectTask_FullMethodName    = "/drover.driver.v1.Driver/InspectTask"
+	Driver_TaskStats_FullMethodName      = "/drover.driver.v1.Driver/TaskStats"
+	Driver_SignalTask_FullMethodName     = "/drover.driver.v1.Driver/SignalTask"
+	Driver_ExecTask_FullMethodName       = "/drover.driver.v1.Driver/ExecTask"
+	Driver_TaskEvents_FullMethodName     = "/drover.driver.v1.Driver/TaskEvents"
+	Driver_ListTasks_FullMethodName      = "/drover.driver.v1.Driver/ListTasks"
+	Driver_ProcessStats_FullMethodName   = "/drover.driver.v1.Driver/ProcessStats"
+	Driver_ValidateTask_FullMethodName   = "/drover.driver.v1.Driver/ValidateTask"
+	Driver_UpdateTask_FullMethodName     = "/drover.driver.v1.Driver/UpdateTask"
+	Driver_CreateNetwork_FullMethodName  = "/drover.driver.v1.Driver/CreateNetwork"
+	Driver_DestroyNetwork_FullMethodName = "/drover.driver.v1.Driver/DestroyNetwork"
 )
 
 // DriverClient is the client API for Driver service.
@@ -101,6 +103,15 @@ type DriverClient interface {
 	// memory than it would get; its resources are unchanged. Feature "update_resources": a
 	// driver without it answers UNIMPLEMENTED.
 	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error)
+	// CreateNetwork makes the network namespace of an alloc, before the first task of the
+	// alloc starts. If the alloc has one already, the answer is that one: the host repeats a
+	// call whose answer it missed. Feature "networks": the tasks of the driver can join only
+	// a namespace that the driver made. A driver without it answers UNIMPLEMENTED.
+	CreateNetwork(ctx context.Context, in *CreateNetworkRequest, opts ...grpc.CallOption) (*CreateNetworkResponse, error)
+	// DestroyNetwork removes the network namespace of an alloc, after the last task of the
+	// alloc. It is not an error if there is none. FAILED_PRECONDITION: a task still uses it.
+	// Feature "networks": a driver without it answers UNIMPLEMENTED.
+	DestroyNetwork(ctx context.Context, in *DestroyNetworkRequest, opts ...grpc.CallOption) (*DestroyNetworkResponse, error)
 }
 
 type driverClient struct {
@@ -311,6 +322,26 @@ func (c *driverClient) UpdateTask(ctx context.Context, in *UpdateTaskRequest, op
 	return out, nil
 }
 
+func (c *driverClient) CreateNetwork(ctx context.Context, in *CreateNetworkRequest, opts ...grpc.CallOption) (*CreateNetworkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateNetworkResponse)
+	err := c.cc.Invoke(ctx, Driver_CreateNetwork_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *driverClient) DestroyNetwork(ctx context.Context, in *DestroyNetworkRequest, opts ...grpc.CallOption) (*DestroyNetworkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DestroyNetworkResponse)
+	err := c.cc.Invoke(ctx, Driver_DestroyNetwork_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DriverServer is the server API for Driver service.
 // All implementations must embed UnimplementedDriverServer
 // for forward compatibility.
@@ -371,6 +402,15 @@ type DriverServer interface {
 	// memory than it would get; its resources are unchanged. Feature "update_resources": a
 	// driver without it answers UNIMPLEMENTED.
 	UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error)
+	// CreateNetwork makes the network namespace of an alloc, before the first task of the
+	// alloc starts. If the alloc has one already, the answer is that one: the host repeats a
+	// call whose answer it missed. Feature "networks": the tasks of the driver can join only
+	// a namespace that the driver made. A driver without it answers UNIMPLEMENTED.
+	CreateNetwork(context.Context, *CreateNetworkRequest) (*CreateNetworkResponse, error)
+	// DestroyNetwork removes the network namespace of an alloc, after the last task of the
+	// alloc. It is not an error if there is none. FAILED_PRECONDITION: a task still uses it.
+	// Feature "networks": a driver without it answers UNIMPLEMENTED.
+	DestroyNetwork(context.Context, *DestroyNetworkRequest) (*DestroyNetworkResponse, error)
 	mustEmbedUnimplementedDriverServer()
 }
 
@@ -431,6 +471,12 @@ func (UnimplementedDriverServer) ValidateTask(context.Context, *ValidateTaskRequ
 }
 func (UnimplementedDriverServer) UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateTask not implemented")
+}
+func (UnimplementedDriverServer) CreateNetwork(context.Context, *CreateNetworkRequest) (*CreateNetworkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateNetwork not implemented")
+}
+func (UnimplementedDriverServer) DestroyNetwork(context.Context, *DestroyNetworkRequest) (*DestroyNetworkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DestroyNetwork not implemented")
 }
 func (UnimplementedDriverServer) mustEmbedUnimplementedDriverServer() {}
 func (UnimplementedDriverServer) testEmbeddedByValue()                {}
@@ -727,6 +773,42 @@ func _Driver_UpdateTask_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_CreateNetwork_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateNetworkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).CreateNetwork(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_CreateNetwork_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).CreateNetwork(ctx, req.(*CreateNetworkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Driver_DestroyNetwork_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DestroyNetworkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).DestroyNetwork(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_DestroyNetwork_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).DestroyNetwork(ctx, req.(*DestroyNetworkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Driver_ServiceDesc is the grpc.ServiceDesc for Driver service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -785,6 +867,14 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateTask",
 			Handler:    _Driver_UpdateTask_Handler,
+		},
+		{
+			MethodName: "CreateNetwork",
+			Handler:    _Driver_CreateNetwork_Handler,
+		},
+		{
+			MethodName: "DestroyNetwork",
+			Handler:    _Driver_DestroyNetwork_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
