@@ -114,6 +114,10 @@ func gossipKeys(verb string) handler {
 
 // metrics answers in JSON, or in the text format of Prometheus.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) (any, error) {
+	wanted, err := boolParam(r, "histograms")
+	if err != nil {
+		return nil, err
+	}
 	prometheus := paramsOf(r).get("format") == "prometheus"
 	if prometheus && !s.cfg.Prometheus {
 		return nil, fail(http.StatusUnsupportedMediaType, "Prometheus is not enabled: set telemetry { prometheus_metrics = true } in the agent's configuration")
@@ -124,6 +128,9 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) (any, error) {
 		return done, writePrometheus(w, m)
 	}
 	c := *m
+	if !wanted {
+		c.Histograms = nil
+	}
 	c.Gauges, c.Points, c.Counters, c.Samples = orEmpty(m.Gauges), orEmpty(m.Points), recent(m.Counters), recent(m.Samples)
 	return &struct {
 		MetricsSummary

@@ -298,3 +298,15 @@ func TestPrettyIndents(t *testing.T) {
 		t.Errorf("got %.80q", body)
 	}
 }
+
+func TestAClientThatKnowsNothingOfFindingsGetsTheAnswerOfTheReference(t *testing.T) {
+	b := newBackend(everything())
+	b.findings = []*api.JobFinding{{TaskGroup: "g", Severity: api.FindingWarning, Message: "slow"}}
+	srv := serve(t, b)
+	if _, body := ask(t, srv, "POST", "/v1/jobs", `{"Job":{"ID":"x"}}`); strings.Contains(body, "Findings") {
+		t.Errorf("not asked for: %s", body)
+	}
+	if _, body := ask(t, srv, "POST", "/v1/jobs?findings=true", `{"Job":{"ID":"x"}}`); !strings.Contains(body, "slow") {
+		t.Errorf("asked for and missing: %s", body)
+	}
+}

@@ -165,6 +165,7 @@ type fakeBackend struct {
 	changed     chan struct{}
 	watched     chan struct{} // gets a token at each Watch
 	registered  []*api.JobRegisterRequest
+	findings    []*api.JobFinding
 	registerErr error
 	files       map[string]string
 	frames      []*api.StreamFrame
@@ -214,7 +215,7 @@ func (b *fakeBackend) RegisterJob(_ context.Context, req *api.JobRegisterRequest
 	if b.registerErr != nil {
 		return nil, b.registerErr
 	}
-	return &api.JobRegisterResponse{EvalID: "e1", EvalCreateIndex: 5, JobModifyIndex: 5, QueryMeta: api.QueryMeta{Index: 5}}, nil
+	return &api.JobRegisterResponse{EvalID: "e1", EvalCreateIndex: 5, JobModifyIndex: 5, Findings: b.findings, QueryMeta: api.QueryMeta{Index: 5}}, nil
 }
 func (b *fakeBackend) DiffJobs(older, newer *model.Job) (any, error) {
 	return map[string]uint64{"From": older.Version, "To": newer.Version}, nil

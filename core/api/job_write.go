@@ -37,6 +37,10 @@ func (s *Server) parseJob(_ http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 func (s *Server) validateJob(_ http.ResponseWriter, r *http.Request) (any, error) {
+	wanted, err := boolParam(r, "findings")
+	if err != nil {
+		return nil, err
+	}
 	var req JobValidateRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -49,11 +53,18 @@ func (s *Server) validateJob(_ http.ResponseWriter, r *http.Request) (any, error
 	if err != nil {
 		return nil, err
 	}
+	if !wanted {
+		resp.Findings = nil
+	}
 	return resp, nil
 }
 
 func (s *Server) planJob(w http.ResponseWriter, r *http.Request) (any, error) {
 	id := r.PathValue("id")
+	wanted, err := boolParam(r, "findings")
+	if err != nil {
+		return nil, err
+	}
 	var req JobPlanRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -71,6 +82,9 @@ func (s *Server) planJob(w http.ResponseWriter, r *http.Request) (any, error) {
 		return plain500(nil, err)
 	}
 	setIndex(w, resp.Index)
+	if !wanted {
+		resp.Findings = nil
+	}
 	return resp, nil
 }
 
@@ -101,6 +115,10 @@ func sameJobID(job json.RawMessage, id string) error {
 // one.
 func (s *Server) registerJob(w http.ResponseWriter, r *http.Request) (any, error) {
 	id := r.PathValue("id")
+	wanted, err := boolParam(r, "findings")
+	if err != nil {
+		return nil, err
+	}
 	var req JobRegisterRequest
 	if err := decodeBody(r, &req, false); err != nil {
 		return nil, err
@@ -120,6 +138,9 @@ func (s *Server) registerJob(w http.ResponseWriter, r *http.Request) (any, error
 		return plain500(nil, err)
 	}
 	setIndex(w, resp.Index)
+	if !wanted {
+		resp.Findings = nil
+	}
 	return resp, nil
 }
 

@@ -125,13 +125,6 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 func (s *Server) removeKey(w http.ResponseWriter, r *http.Request) (any, error) {
-	force, err := boolParam(r, "force")
-	if err != nil {
-		return nil, err
-	}
-	if force {
-		return nil, fail(http.StatusBadRequest, "force is not carried out: variables that a removed key sealed could never be opened again; rotate with full=true and remove the key then")
-	}
 	index, err := s.backend.RemoveKey(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return nil, err

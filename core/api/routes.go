@@ -21,19 +21,19 @@ func serverRoutes() []row {
 
 var jobRoutes = []row{
 	{get, "/v1/jobs", "list-jobs", lists + " meta?", list(listJobs, state.TableJobs, state.TableJobSummaries)},
-	{put, "/v1/jobs", "submit-job", nothing, act((*Server).registerJob)},
+	{put, "/v1/jobs", "submit-job", "findings", act((*Server).registerJob)},
 	{put, "/v1/jobs/parse", "parse-job", nothing, act((*Server).parseJob).where(here)},
 	{get, "/v1/jobs/statuses", "read-job", lists + " include_children?", jobStatuses},
 	{put, "/v1/jobs/statuses", "read-job", lists + " include_children?", jobStatuses},
-	{put, "/v1/validate/job", "read-job", nothing, act((*Server).validateJob)},
+	{put, "/v1/validate/job", "read-job", "findings", act((*Server).validateJob)},
 	{get, jobPath, "read-job", reads, one(theJob, jobIndex, itself, state.TableJobs).watching(ofJob())},
-	{put, jobPath, "submit-job", nothing, act((*Server).registerJob)},
+	{put, jobPath, "submit-job", "findings", act((*Server).registerJob)},
 	{del, jobPath, "submit-job", "purge ~global no_shutdown_delay eval_priority", act((*Server).deleteJob)}, // there is only one region
 	{put, jobPath + "/evaluate", "submit-job", nothing, act((*Server).evaluateJob)},
 	{get, jobPath + "/allocations", "read-job", reads + " all?", rowsOf(state.TableAllocs, allocsOfJob, allocIndex, showAllocs, state.TableJobs, state.TableAllocs).watching(ofJob(state.TableAllocs))},
 	{get, jobPath + "/evaluations", "read-job", reads, rowsOf(state.TableEvals, evalsOfJob, evalIndex, showEvals, state.TableJobs, state.TableEvals).watching(ofJob(state.TableEvals))},
 	{put, jobPath + "/periodic/force", "submit-job", nothing, act((*Server).forcePeriodic)},
-	{put, jobPath + "/plan", "submit-job", nothing, act((*Server).planJob)},
+	{put, jobPath + "/plan", "submit-job", "findings", act((*Server).planJob)},
 	{get, jobPath + "/summary", "read-job", reads, one(theSummary, summaryIndex, itself, state.TableJobs, state.TableJobSummaries).watching(partsOfJob(state.TableJobSummaries))},
 	{put, jobPath + "/dispatch", "dispatch-job", "idempotency_token", act((*Server).dispatchJob)},
 	{get, jobPath + "/versions", "read-job", reads + " diffs? diff_version diff_tag", rowsOf(state.TableJobVersions, versionsOfJob, jobIndex, showVersions, state.TableJobs, state.TableJobVersions).watching(partsOfJob(state.TableJobVersions))},
@@ -123,7 +123,7 @@ var clusterRoutes = []row{
 	{get, "/v1/operator/keyring/keys", management, pages, list(listKeys, state.TableRootKeys)},
 	{put, "/v1/acl/identity/client-introduction-token", "node:write", nothing, act((*Server).introduceNode)},
 	{put, "/v1/operator/keyring/rotate", management, "full algo algorithm publish_time", act((*Server).rotateKey)},
-	{del, "/v1/operator/keyring/key/{id}", management, "force", act((*Server).removeKey)},
+	{del, "/v1/operator/keyring/key/{id}", management, "~force", act((*Server).removeKey)}, // a key that seals variables is kept with it, too: they could never be opened again
 	{get, "/.well-known/jwks.json", anonymous, reads, listAfter(publicKeys, state.TableRootKeys)},
 	{get, "/v1/vars", "variables:list", lists, list(listVariables, state.TableVariables)},
 	{get, "/v1/var/{path...}", "variables:read", reads, one(theVariable, variableIndex, openVariable, state.TableVariables).watching(variableKey)},
@@ -172,7 +172,7 @@ var agentRoutes = answered(here, []row{
 	{get, "/v1/agent/plugin/{name}", "agent:read", "node_id", act((*Server).agentPlugin)},
 	{del, "/v1/agent/plugin/{name}", "agent:write", "node_id force", act((*Server).removeAgentPlugin)},
 	{put, "/v1/agent/plugin/{name}/{action}", "agent:write", "node_id detach digest version config", act((*Server).changeAgentPlugin).upTo(maxPluginBytes)},
-	{get, "/v1/metrics", anonymous, "format", act((*Server).metrics)},
+	{get, "/v1/metrics", anonymous, "format histograms", act((*Server).metrics)},
 })
 
 var clientRoutes = answered(fromState, []row{

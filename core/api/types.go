@@ -239,7 +239,8 @@ type MetricsSummary struct {
 	Points    []MetricPoint
 	Counters  []MetricSample
 	Samples   []MetricSample
-	// Histograms, which the reference does not have, are those of collectors.
+	// Histograms are those of collectors. The reference has none: an answer in JSON has them if
+	// the request has histograms=true.
 	Histograms []MetricHistogram `json:",omitempty"`
 }
 

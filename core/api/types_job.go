@@ -56,7 +56,7 @@ const (
 // Path is the place in the words of a job file, such as config.mount[1].source. Message is
 // the text that is also among the errors or the warnings of the answer. Findings are an
 // addition of Drover to the reference's answers, for clients that have the job file and can
-// show the line.
+// show the line: an answer has them if the request has findings=true.
 type JobFinding struct {
 	TaskGroup string
 	Task      string `json:",omitempty"`

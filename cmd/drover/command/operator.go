@@ -186,9 +186,9 @@ func operatorMetrics() spec {
 					}
 					return err
 				}
-				q := &client.Query{Params: url.Values{}}
+				q := &client.Query{Params: url.Values{"histograms": {"true"}}}
 				if *format == "prometheus" {
-					q.Params.Set("format", *format)
+					q.Params = url.Values{"format": {*format}}
 				}
 				body, err := s.client.Raw(ctx, "/v1/metrics", q)
 				if err != nil {

@@ -384,7 +384,7 @@ func keyringRemove() spec {
 	return spec{
 		usage: "operator root keyring remove [options] <key ID>", synopsis: "Removes a root key that encrypts nothing any more", min: 1, max: 1,
 		setup: func(fs *flag.FlagSet) run {
-			refuse(fs, true, "variables encrypted with a removed key can never be read again; rotate with -full first, then remove the key", "force")
+			_ = fs.Bool("force", false, "Has no effect: a key that nothing uses is removed without it, and one that encrypts variables is kept with it (rotate with -full first)")
 			return func(ctx context.Context, s *session, args []string) error {
 				if err := s.client.RemoveRootKey(ctx, args[0]); err != nil {
 					return err

@@ -101,7 +101,7 @@ func (c *Client) ExportLogs(ctx context.Context, params url.Values) (io.ReadClos
 
 // Metrics reads the agent's metrics.
 func (c *Client) Metrics(ctx context.Context) (*api.MetricsSummary, error) {
-	out, _, err := get[*api.MetricsSummary](ctx, c, "/v1/metrics", nil)
+	out, _, err := get[*api.MetricsSummary](ctx, c, "/v1/metrics", &Query{Params: url.Values{"histograms": {"true"}}})
 	return out, err
 }
 
@@ -271,7 +271,8 @@ func (c *Client) RotateRootKey(ctx context.Context, full bool, publish int64) (*
 	return out.Key, nil
 }
 
-// RemoveRootKey removes a root key that encrypts nothing any more.
+// RemoveRootKey removes a root key that encrypts nothing any more. It fails if variables
+// are encrypted with the key.
 func (c *Client) RemoveRootKey(ctx context.Context, id string) error {
 	_, err := c.Delete(ctx, "/v1/operator/keyring/key/"+url.PathEscape(id), nil, nil, nil)
 	return err

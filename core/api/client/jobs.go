@@ -38,9 +38,12 @@ func (c *Client) Job(ctx context.Context, id string, q *Query) (*model.Job, Meta
 	return get[*model.Job](ctx, c, jobPath(id, ""), q)
 }
 
+// withFindings asks for what the drivers find in a job.
+func withFindings() *Query { return &Query{Params: url.Values{"findings": {"true"}}} }
+
 // RegisterJob registers a job. The Job of the request is the draft as JSON.
 func (c *Client) RegisterJob(ctx context.Context, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
-	return put[api.JobRegisterResponse](ctx, c, "/v1/jobs", nil, req)
+	return put[api.JobRegisterResponse](ctx, c, "/v1/jobs", withFindings(), req)
 }
 
 // ParseJob lets the agent convert a job file to a draft.
@@ -54,12 +57,12 @@ func (c *Client) ParseJob(ctx context.Context, req *api.JobParseRequest) (json.R
 
 // ValidateJob validates a draft without registering it.
 func (c *Client) ValidateJob(ctx context.Context, job json.RawMessage) (*api.JobValidateResponse, error) {
-	return put[api.JobValidateResponse](ctx, c, "/v1/validate/job", nil, &api.JobValidateRequest{Job: job})
+	return put[api.JobValidateResponse](ctx, c, "/v1/validate/job", withFindings(), &api.JobValidateRequest{Job: job})
 }
 
 // PlanJob returns what registering a draft would change.
 func (c *Client) PlanJob(ctx context.Context, id string, req *api.JobPlanRequest) (*api.JobPlanResponse, error) {
-	return put[api.JobPlanResponse](ctx, c, jobPath(id, "/plan"), nil, req)
+	return put[api.JobPlanResponse](ctx, c, jobPath(id, "/plan"), withFindings(), req)
 }
 
 // DeregisterJob stops a job.
