@@ -26,11 +26,12 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/drover, bin/drover-artifact and bin/plugins/*
+build: ## build bin/drover, bin/drover-artifact, bin/drover-s3 and bin/plugins/*
 	@mkdir -p bin/plugins
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover ./cmd/drover
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-plugins ./cmd/drover-plugins
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-artifact ./cmd/drover-artifact
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-s3 ./cmd/drover-s3
 	@for p in $(PLUGINS); do ln -sf ../drover-plugins bin/plugins/$$p; done
 	@for p in $(OWN_PLUGINS); do $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/$$p ./plugins/$$p || exit 1; done
 	@ls -1 bin bin/plugins
@@ -107,7 +108,7 @@ cross: ## compile for the other platforms
 .PHONY: dist
 dist: ## release archives for linux/amd64 and linux/arm64 under dist/
 	@for arch in amd64 arm64; do d=dist/drover_$(VERSION)_linux_$$arch; mkdir -p $$d/plugins; \
-	  for b in drover drover-plugins drover-artifact; do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/$$b ./cmd/$$b || exit 1; done; \
+	  for b in drover drover-plugins drover-artifact drover-s3; do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/$$b ./cmd/$$b || exit 1; done; \
 	  for p in $(OWN_PLUGINS); do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/plugins/$$p ./plugins/$$p || exit 1; done; \
 	  for p in $(PLUGINS); do ln -sf ../drover-plugins $$d/plugins/$$p; done; cp LICENSE README.md $$d/; mkdir -p $$d/systemd; cp packaging/systemd/* $$d/systemd/; \
 	  tar -C dist -czf $$d.tar.gz $$(basename $$d); done; ls -lh dist/*.tar.gz

@@ -119,6 +119,7 @@ var clusterRoutes = []row{
 	{put, "/v1/operator/scheduler/configuration", "operator:write", "cas", act((*Server).putSchedulerConfig)},
 	{get, "/v1/operator/snapshot", management, "stale", act((*Server).saveSnapshot).streams()},
 	{put, "/v1/operator/snapshot", management, nothing, act((*Server).restoreSnapshot).upTo(maxSnapshotBytes).streams()},
+	{get, "/v1/operator/snapshot/schedule", "operator:read", nothing, act((*Server).snapshotSchedule)},
 	{get, "/v1/operator/state/digest", "operator:read", nothing, act((*Server).stateDigest).where(fromState)}, // of the server that is asked
 	{get, "/v1/operator/keyring/keys", management, pages, list(listKeys, state.TableRootKeys)},
 	{put, "/v1/acl/identity/client-introduction-token", "node:write", nothing, act((*Server).introduceNode)},

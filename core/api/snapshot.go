@@ -9,12 +9,17 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/drover-project/drover/core/backup"
 )
 
 // Snapshots saves and restores the state of the cluster.
 type Snapshots interface {
 	SaveSnapshot(ctx context.Context) (*Snapshot, error)
 	RestoreSnapshot(ctx context.Context, r io.Reader) error
+	// SnapshotSchedule returns what the leader's scheduled snapshots have come to.
+	// NotFound: its configuration has no snapshot block.
+	SnapshotSchedule() (*backup.Status, error)
 	// StateDigest returns the digest of this server's own state.
 	StateDigest(ctx context.Context) (*StateDigest, error)
 }
@@ -67,6 +72,10 @@ func (s *Server) restoreSnapshot(w http.ResponseWriter, r *http.Request) (any, e
 	}
 	setIndex(w, s.backend.View().Index())
 	return struct{}{}, nil
+}
+
+func (s *Server) snapshotSchedule(http.ResponseWriter, *http.Request) (any, error) {
+	return s.backend.SnapshotSchedule()
 }
 
 // stateDigest answers for the server that receives the request, not for the leader.

@@ -53,9 +53,11 @@ type Config struct {
 	Client            Client    `json:"client"`
 	Server            Server    `json:"server"`
 	Autopilot         Autopilot `json:"autopilot"`
-	Telemetry         Telemetry `json:"telemetry"`
-	Plugins           Plugins   `json:"plugin,omitempty"`
-	Headers           Strings   `json:"http_api_response_headers,omitempty"`
+	// Snapshot lets the leader take snapshots at intervals; nil means none.
+	Snapshot  *Snapshot `json:"snapshot,omitempty"`
+	Telemetry Telemetry `json:"telemetry"`
+	Plugins   Plugins   `json:"plugin,omitempty"`
+	Headers   Strings   `json:"http_api_response_headers,omitempty"`
 	// AllowedHosts are names under which clients call the HTTP API, besides those of
 	// HTTPNames.
 	AllowedHosts []string `json:"http_allowed_hosts,omitempty"`
@@ -369,6 +371,7 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.Server.ClientIntroduction.problems()...)
 	problems = append(problems, c.joinProblems()...)
 	problems = append(problems, c.autopilotProblems()...)
+	problems = append(problems, c.snapshotProblems()...)
 	problems = append(problems, c.TLS.problems()...)
 	problems = append(problems, c.logProblems()...)
 	problems = append(problems, c.allowedHostProblems()...)

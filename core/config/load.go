@@ -94,7 +94,11 @@ func (c *Config) Merge(name string, src []byte) error {
 	if err := refuseDangerous(name, tree); err != nil {
 		return err
 	}
-	c.Warnings = append(c.Warnings, dropUnused(name, tree)...)
+	idle, err := tidySnapshot(name, block(tree, "snapshot"))
+	if err != nil {
+		return err
+	}
+	c.Warnings = append(append(c.Warnings, dropUnused(name, tree)...), idle...)
 	text, err := json.Marshal(tree)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -21,7 +21,7 @@ func WriteFile(path string, data []byte, perm os.FileMode) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
+	return SyncFolder(filepath.Dir(path))
 }
 
 func writeSynced(path string, data []byte, perm os.FileMode) error {
@@ -33,9 +33,9 @@ func writeSynced(path string, data []byte, perm os.FileMode) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// syncFolder syncs the entries of a directory to disk. Windows does this automatically
+// SyncFolder syncs the entries of a directory to disk. Windows does this automatically
 // and cannot open directories.
-func syncFolder(dir string) error {
+func SyncFolder(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}

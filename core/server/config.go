@@ -73,6 +73,8 @@ type Config struct {
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
+	// Schedule says which snapshots the leader stores elsewhere; nil means none.
+	Schedule *Schedule
 	// PluginRegistry allows clients to change the registry of plugins.
 	PluginRegistry bool
 	LocalNode      func() string

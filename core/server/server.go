@@ -19,6 +19,7 @@ import (
 	"github.com/drover-project/drover/core/auth/keyshare"
 	"github.com/drover-project/drover/core/auth/nodetoken"
 	"github.com/drover-project/drover/core/autopilot/pilot"
+	"github.com/drover-project/drover/core/backup"
 	"github.com/drover-project/drover/core/capability/gate"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/consensus/serverid"
@@ -61,6 +62,7 @@ type Server struct {
 	controls  *control.Loops
 	endpoint  *endpoint.Endpoint
 	snapshots *snapshots.Snapshots
+	backups   *backup.Agent // nil without a schedule
 	started   time.Time
 	cancel    context.CancelFunc
 	work      sync.WaitGroup
@@ -163,6 +165,7 @@ func (s *Server) compose() {
 	// After a restore the history continues from the snapshot. The new term distinguishes
 	// it from what nodes saw after the snapshot.
 	s.snapshots = snapshots.New(snapshots.Config{DataDir: cfg.DataDir, Raft: s.raft, Store: s.store, Level: cfg.Level, Opens: s.opens, Restored: s.term.Once, Logger: logger})
+	s.backups = s.newBackups()
 }
 
 // Start starts the server. WaitLeader reports when there is a leader.

@@ -17,7 +17,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden lists of linked modu
 
 // notInDaemon lists modules that must not be linked into the agent's binary, because
 // they belong to plugins.
-var notInDaemon = []string{"go-getter", "aws-sdk-go", "cloud.google.com", "docker", "moby", "nvml", "container-storage-interface", "opencontainers/runc", "libcontainer", "libvirt"}
+var notInDaemon = []string{"go-getter", "aws-sdk-go", "minio", "cloud.google.com", "docker", "moby", "nvml", "container-storage-interface", "opencontainers/runc", "libcontainer", "libvirt"}
 
 // linked lists the modules that a command links on Linux.
 func linked(t *testing.T, cmdPkg string) []string {
@@ -36,7 +36,7 @@ func linked(t *testing.T, cmdPkg string) []string {
 }
 
 func TestLinkedModulesAreTheGoldenList(t *testing.T) {
-	for _, cmdPkg := range []string{"cmd/drover", "cmd/drover-plugins", "cmd/drover-artifact"} {
+	for _, cmdPkg := range []string{"cmd/drover", "cmd/drover-plugins", "cmd/drover-artifact", "cmd/drover-s3"} {
 		golden := filepath.Join(repoRoot, cmdPkg, "deps.txt")
 		got := strings.Join(linked(t, cmdPkg), "\n") + "\n"
 		if *rewrite {

@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/backup"
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/rpc"
@@ -233,6 +234,7 @@ func (b *backend) TransferLeadership(context.Context, string, string) (*api.Lead
 func (b *backend) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
 	return b.server.Snapshots().Save(ctx)
 }
+func (b *backend) SnapshotSchedule() (*backup.Status, error) { return b.server.SnapshotSchedule() }
 func (b *backend) StateDigest(ctx context.Context) (*api.StateDigest, error) {
 	return b.server.Snapshots().Digest(ctx)
 }

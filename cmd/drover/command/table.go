@@ -79,6 +79,7 @@ func specs() map[string]func() spec {
 		"operator autopilot get-config":     autopilotGet, "operator autopilot set-config": autopilotSet, "operator autopilot health": autopilotHealth,
 		"operator scheduler get-config": schedulerGet, "operator scheduler set-config": schedulerSet,
 		"operator snapshot save": snapshotSave, "operator snapshot restore": snapshotRestore,
+		"operator snapshot agent": snapshotAgent, "operator snapshot status": snapshotStatus,
 		"operator snapshot inspect": snapshotInspect, "operator snapshot state": snapshotState,
 		"operator gossip keyring generate": gossipGenerate, "operator gossip keyring list": gossipList,
 		"operator gossip keyring install": gossipKeys("install", "Adds a key to the gossip of all servers", "Installed the key"),

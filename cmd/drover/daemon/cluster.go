@@ -29,6 +29,9 @@ func (d *Daemon) startServer() error {
 		d.clusterConfig(&cfg)
 	}
 	var err error
+	if cfg.Schedule, err = d.schedule(cfg.DataDir); err != nil {
+		return err
+	}
 	if d.server, err = server.New(cfg); err != nil {
 		return err
 	}
@@ -43,6 +46,19 @@ func (d *Daemon) startServer() error {
 	}
 	d.log.Info("joined other servers", "count", n)
 	return nil
+}
+
+// schedule returns which snapshots the leader takes at intervals, nil without such a block.
+func (d *Daemon) schedule(scratch string) (*server.Schedule, error) {
+	c := d.cfg().Snapshot
+	if c == nil {
+		return nil, nil
+	}
+	store, err := c.Store(scratch)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
+	}
+	return &server.Schedule{Interval: c.Every(), Retain: c.Keep(), Prefix: c.NamePrefix(), Store: store}, nil
 }
 
 // clusterConfig adds how the server finds and reaches others.

@@ -21,6 +21,7 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/backup"
 	"github.com/drover-project/drover/core/connlimit"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -140,6 +141,9 @@ func (d *Daemon) SaveSnapshot(ctx context.Context) (*api.Snapshot, error) {
 func (d *Daemon) StateDigest(ctx context.Context) (*api.StateDigest, error) {
 	return d.server.Snapshots().Digest(ctx)
 }
+
+// SnapshotSchedule returns what the scheduled snapshots have come to.
+func (d *Daemon) SnapshotSchedule() (*backup.Status, error) { return d.server.SnapshotSchedule() }
 
 // RestoreSnapshot replaces the state of the cluster with an archive.
 func (d *Daemon) RestoreSnapshot(ctx context.Context, r io.Reader) error {

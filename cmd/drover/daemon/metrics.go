@@ -206,6 +206,11 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 		"nomad.raft.lastIndex":                    float64(raft.LastIndex()),
 		"nomad.state.latestIndex":                 float64(view.Index()),
 	}
+	if s, err := d.server.SnapshotSchedule(); err == nil {
+		values["nomad.snapshots.taken"], values["nomad.snapshots.failed"] = float64(s.Taken), float64(s.Failed)
+		values["nomad.snapshots.failures"] = float64(s.Failures) // since the last success
+		values["nomad.snapshots.stored"] = float64(len(s.Snapshots))
+	}
 	for name, n := range rows {
 		values["nomad.state."+name+".rows"] = float64(n)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/backup"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -214,6 +215,12 @@ func (c *Client) SaveSnapshot(ctx context.Context, stale bool) (*Answer, error) 
 // StateDigest reads the digest of the state of the server that is asked.
 func (c *Client) StateDigest(ctx context.Context) (*api.StateDigest, error) {
 	out, _, err := get[*api.StateDigest](ctx, c, "/v1/operator/state/digest", nil)
+	return out, err
+}
+
+// SnapshotSchedule returns what the scheduled snapshots of the leader have come to.
+func (c *Client) SnapshotSchedule(ctx context.Context) (*backup.Status, error) {
+	out, _, err := get[*backup.Status](ctx, c, "/v1/operator/snapshot/schedule", nil)
 	return out, err
 }
 

@@ -71,6 +71,12 @@ func BuildFetcher(t *testing.T) {
 	Build(t, filepath.Join(bin, "drover-artifact"), "cmd/drover-artifact")
 }
 
+// BuildS3 builds drover-s3 beside drover, for tests of stores of snapshots.
+func BuildS3(t *testing.T) {
+	t.Helper()
+	Build(t, filepath.Join(bin, "drover-s3"), "cmd/drover-s3")
+}
+
 func build(file, command string, flags ...string) error {
 	cmd := exec.Command("go", append(append([]string{"build", "-o", file}, flags...), module+command)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
