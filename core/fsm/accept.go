@@ -40,6 +40,9 @@ func Accept(v PlanView, p *model.Plan, room Room) *model.PlanResult {
 	c.settle()
 	r := &model.PlanResult{Deployment: p.Deployment, Rejections: c.rejections}
 	for _, u := range p.DeploymentUpdates {
+		if u == nil {
+			continue
+		}
 		if why := updateRefused(v.DeploymentByID(u.DeploymentID), u, p.SnapshotIndex); why != "" {
 			r.Rejections = append(r.Rejections, model.PlanRejection{Reason: why})
 			continue
@@ -64,7 +67,7 @@ func Accept(v PlanView, p *model.Plan, room Room) *model.PlanResult {
 		}
 	}
 	if d := p.Deployment; d != nil && joins(p.Place, p.Change, d.ID) && !joins(r.Place, r.Change, d.ID) {
-		r.Deployment = nil // without allocs it has no deadline and would never end
+		r.Deployment = nil // it has not begun: the evaluation is carried out again
 	}
 	return r
 }

@@ -130,6 +130,10 @@ func (tx *Tx) accountUsage(a *model.Allocation, by int64) {
 	u.Allocs += int(by)
 }
 
+// levelFirstAlloc is the level from which on the first alloc of a deployment restarts its
+// progress deadline, which the scheduler has begun with the deployment.
+const levelFirstAlloc = 2
+
 // accountDeployment updates the counters of the alloc's deployment.
 func (tx *Tx) accountDeployment(old, a *model.Allocation) {
 	if a.DeploymentID == "" {
@@ -159,7 +163,8 @@ func (tx *Tx) accountDeployment(old, a *model.Allocation) {
 		if a.DeploymentStatus.IsCanary() {
 			g.PlacedCanaries = append(g.PlacedCanaries, a.ID)
 		}
-		if g.RequireProgressBy.IsZero() {
+		// The first alloc has the whole time, however long it has waited for room.
+		if g.RequireProgressBy.IsZero() || g.PlacedAllocs == 1 && tx.View().Level() >= levelFirstAlloc {
 			g.progress(time.Unix(0, a.ModifyTime))
 		}
 	}

@@ -209,3 +209,24 @@ func TestOnlyHealthyCanariesWaitForAPromotionPastTheDeadline(t *testing.T) {
 		t.Errorf("got %+v: a deployment whose canary never becomes healthy never ends", u)
 	}
 }
+
+func TestADeploymentWhoseAllocsAllWaitForRoomFailsAtItsDeadline(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 1, ProgressDeadline: time.Minute, RequireProgressBy: now.Add(time.Minute)})
+	early := w.decide(now)
+	if len(early.Commands) != 0 || !early.Wake.Equal(now.Add(time.Minute)) {
+		t.Fatalf("before the deadline: %+v", early)
+	}
+	u, ok := only[*fsm.UpdateDeploymentStatus](t, w.decide(early.Wake))
+	if !ok || u.Update.Status != model.DeploymentStatusFailed {
+		t.Fatalf("at the deadline: %+v", u)
+	}
+}
+
+func TestTheFirstAllocHasTheWholeTimeHoweverLongItHasWaitedForRoom(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 1, ProgressDeadline: time.Hour, RequireProgressBy: now.Add(time.Minute)})
+	w.update(func(tx *state.Tx) error { tx.BeginTerm("c", "t"); tx.RaiseLevel(2, ""); return nil })
+	w.alloc("a", nil, false)
+	if d := w.decide(now.Add(time.Minute)); len(d.Commands) != 0 || !d.Wake.Equal(now.Add(time.Hour)) {
+		t.Fatalf("got %+v", d)
+	}
+}

@@ -47,7 +47,9 @@ func (r *run) openDeployment() {
 	r.draft()
 }
 
-// draft creates a deployment of the groups that have an update block.
+// draft creates a deployment of the groups that have an update block. Their progress
+// deadlines begin now, so that the deployment ends even if there is never room for any of
+// its allocs.
 func (r *run) draft() {
 	j := r.Job
 	r.fresh = true
@@ -60,10 +62,14 @@ func (r *run) draft() {
 	}
 	for _, tg := range j.TaskGroups {
 		if !tg.Update.IsEmpty() {
-			r.current.TaskGroups[tg.Name] = &model.DeploymentState{
+			ds := &model.DeploymentState{
 				AutoRevert: tg.Update.AutoRevert, AutoPromote: tg.Update.AutoPromote,
 				ProgressDeadline: tg.Update.ProgressDeadline, DesiredTotal: tg.Count,
 			}
+			if ds.ProgressDeadline > 0 {
+				ds.RequireProgressBy = r.Now.UTC().Add(ds.ProgressDeadline)
+			}
+			r.current.TaskGroups[tg.Name] = ds
 		}
 	}
 }

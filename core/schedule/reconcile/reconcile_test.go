@@ -766,3 +766,57 @@ func TestAnAllocThatIsNotReplacedBeginsNoDeployment(t *testing.T) {
 		t.Errorf("deployment %+v has no alloc, and so no deadline", r.Deployment)
 	}
 }
+
+func TestALostAllocWhosePlaceAnotherGotHoldsItNoMoreWhenItsNodeIsGoneAgain(t *testing.T) {
+	b := newBench("service", 2)
+	no := false
+	b.Job.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Hour, Replace: &no}
+	lost := b.alloc("lost", 0, "n1")
+	lost.DesiredStatus, lost.DesiredDescription, lost.ClientStatus = model.AllocDesiredStatusStop, reconcile.DescLost, model.AllocClientStatusLost
+	b.alloc("other", 1, "n2")
+	b.alloc("later", 0, "n3") // placed when n1 was back
+	b.nodes["n1"].Status = model.NodeStatusDisconnected
+	expect(t, reconcile.Service(b.Input))
+}
+
+func TestTheProgressDeadlineBeginsWithTheDeployment(t *testing.T) {
+	b := newBench(model.JobTypeService, 1)
+	b.Job.TaskGroups[0].Update = &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: time.Minute}
+	d := reconcile.Service(b.Input).Deployment
+	if by := d.TaskGroups["g"].RequireProgressBy; !by.Equal(now.Add(time.Minute)) {
+		t.Errorf("the deadline is %v: the deployment does not end if there is never room for its alloc", by)
+	}
+	b.Job.TaskGroups[0].Update.ProgressDeadline = 0
+	if by := reconcile.Service(b.Input).Deployment.TaskGroups["g"].RequireProgressBy; !by.IsZero() {
+		t.Errorf("without a progress deadline it is %v", by)
+	}
+}
+
+func TestAJobWhoseDeploymentFoundNoRoomInTimeIsPlacedWhenThereIsRoom(t *testing.T) {
+	b := newBench(model.JobTypeService, 1)
+	b.Job.TaskGroups[0].Update = &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: time.Minute}
+	d := reconcile.Service(b.Input).Deployment
+	d.ID, d.Status = "d", model.DeploymentStatusFailed
+	b.Deployment = d
+	expect(t, reconcile.Service(b.Input), "place j.g[0] v0")
+	d.TaskGroups["g"].PlacedAllocs = 1
+	expect(t, reconcile.Service(b.Input)) // one was tried, and it failed
+}
+
+func TestAnOutdatedAllocWhoseReplacementIsOutOfReachIsUpdatedOnlyWhenThatIsHeardOfOrLost(t *testing.T) {
+	for _, status := range []string{model.AllocClientStatusRunning, model.AllocClientStatusUnknown} {
+		b, _, second := pair(t, model.ReconcileKeepOriginal)
+		b.version(env("2"))
+		b.nodes["n2"].Status = model.NodeStatusDisconnected
+		second.ClientStatus = status
+		second.AllocStates = []*model.AllocState{{Field: "ClientStatus", Value: model.AllocClientStatusUnknown, Time: now}}
+		if r := reconcile.Service(b.Input); len(r.Place) > 0 {
+			t.Errorf("first has two successors: %q", told(r))
+		}
+		second.ClientStatus, b.Now = model.AllocClientStatusUnknown, now.Add(time.Hour)
+		r := reconcile.Service(b.Input)
+		if len(r.Place) != 1 || r.Place[0].Previous.ID != "first" || len(r.Stop) != 1 || r.Stop[0].Alloc != second {
+			t.Errorf("when second is lost: %q", told(r))
+		}
+	}
+}

@@ -65,9 +65,11 @@ func (r *run) reunite(s *slots, as []*model.Allocation) {
 	case len(running) > 0:
 		holder = r.choose(s, running)
 	}
+	younger := false // than the holder
 	for _, a := range as {
 		switch {
 		case a == holder:
+			younger = true
 			r.sortOne(s, a)
 		case a.ClientTerminalStatus():
 			if !r.done(a) && a.NextAllocation == "" {
@@ -77,10 +79,12 @@ func (r *run) reunite(s *slots, as []*model.Allocation) {
 			r.stop(a, DescLost, model.AllocClientStatusLost)
 			r.counts(a.TaskGroup).Stop++
 		case at[a.ID] == parted:
+			s.contested[holder.ID] = s.contested[holder.ID] || younger
 			r.part(s.tg, a)
 		case at[a.ID] == inReach && (done >= 0 || r.loses(s.tg, a, running)):
 			r.dismiss(a)
 		default:
+			s.contested[holder.ID] = s.contested[holder.ID] || younger
 			r.counts(a.TaskGroup).Ignore++ // in addition to the count
 		}
 	}

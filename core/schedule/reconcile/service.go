@@ -157,7 +157,7 @@ func (r *run) inherit(p *Placement, tg *model.TaskGroup, canarying bool) {
 // missing places the allocs that are missing from the count.
 func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.DesiredUpdates) int {
 	want := tg.Count - s.held()
-	if want <= 0 || canarying && r.hadOthers(tg, s) || r.halted() {
+	if want <= 0 || canarying && r.hadOthers(tg, s) || r.halted() && !r.foundNoRoom() {
 		return 0
 	}
 	dep, now := r.join(tg), r.spend(tg, want)
@@ -195,6 +195,21 @@ func (r *run) halted() bool {
 		return true
 	}
 	return false
+}
+
+// foundNoRoom reports whether the roll-out of this version has failed before any alloc of
+// it was placed. This says nothing against the version: what is missing is placed when
+// there is room, without a deployment.
+func (r *run) foundNoRoom() bool {
+	if r.current.Status != model.DeploymentStatusFailed {
+		return false
+	}
+	for _, g := range r.current.TaskGroups {
+		if g.PlacedAllocs > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // canaries places the canaries that are due and reports whether the group waits for
@@ -253,11 +268,12 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 	case !tg.Update.IsEmpty() && r.current != nil:
 		limit = min(limit, r.room(tg, s.live)-placed)
 	}
-	for i, a := range up.destructive {
-		if i >= limit {
+	for _, a := range up.destructive {
+		if limit <= 0 || s.contested[a.ID] {
 			u.Ignore++
 			continue
 		}
+		limit--
 		if r.resize(tg, a) {
 			u.InPlaceUpdate++
 			continue

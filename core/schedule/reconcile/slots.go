@@ -23,6 +23,10 @@ type slots struct {
 	oldCanaries   []*model.Allocation // canaries of a superseded version
 	movedCanaries []*model.Allocation // they migrate or are out of reach; the next canaries replace them
 	failedCanary  []*model.Allocation // to be replaced now, within the deployment's progress deadline
+	// contested has the allocs that hold a place for which a replacement of them, which is
+	// out of reach, may come back. They are not updated: the update would be a second
+	// successor, of which the replacement knows nothing.
+	contested map[string]bool
 }
 
 type leaver struct {
@@ -45,16 +49,20 @@ func byGroup(allocs []*model.Allocation) map[string][]*model.Allocation {
 func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
 
 func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
-	s := &slots{tg: tg}
+	s := &slots{tg: tg, contested: map[string]bool{}}
 	allocs = slices.Clone(allocs)
 	slices.SortFunc(allocs, func(a, b *model.Allocation) int {
 		return cmp.Or(cmp.Compare(a.Index(), b.Index()), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID))
 	})
 	rivals := r.rivals(allocs)
+	newest := map[place]*model.Allocation{}
+	for _, a := range allocs {
+		newest[r.placeOf(a)] = a
+	}
 	for _, a := range allocs {
 		switch as := rivals[r.placeOf(a)]; {
 		case a.ServerTerminalStatus():
-			r.sortHistory(s, a)
+			r.sortHistory(s, a, newest[r.placeOf(a)] == a)
 		case len(as) > 0 && as[0] == a:
 			r.reunite(s, as)
 		case len(as) > 0: // decided together with the oldest
@@ -66,10 +74,11 @@ func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 }
 
 // sortHistory classifies an alloc that should end: it holds no place, unless it is
-// lost and must not be replaced.
-func (r *run) sortHistory(s *slots, a *model.Allocation) {
+// lost and must not be replaced. If it is not the newest of its place, another alloc got the
+// place while the node was in reach.
+func (r *run) sortHistory(s *slots, a *model.Allocation, newest bool) {
 	switch {
-	case !r.holdsThoughLost(s.tg, a):
+	case !newest || !r.holdsThoughLost(s.tg, a):
 		r.bury(a)
 		return
 	case !r.isCanary(a):

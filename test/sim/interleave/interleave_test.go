@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
 )
 
 // TestMain sets what the flags of rapid are by default. The histories are the same each
@@ -360,7 +361,7 @@ func (w *world) waiting() bool {
 		}
 	}
 	for d := range v.Deployments() {
-		if d.Status == model.DeploymentStatusRunning && d.TaskGroups["g"].ProgressDeadline > 0 { // others may wait for a node for ever
+		if d.Status == model.DeploymentStatusRunning && d.TaskGroups["g"].ProgressDeadline > 0 { // others may wait for room for ever
 			return true
 		}
 	}
@@ -434,12 +435,12 @@ func (w *world) wholeJob(s *spec, anew bool) {
 			if job != nil && a.JobVersion != job.Version {
 				old++
 			}
-		case a.NextAllocation == "", s.Type == model.JobTypeBatch && a.ClientStatus == model.AllocClientStatusComplete:
+		case !hasHeir(v, a), s.Type == model.JobTypeBatch && a.ClientStatus == model.AllocClientStatusComplete:
 			held++ // failed without attempts, or done
 		}
 	}
 	d := v.LatestDeployment("default", s.ID)
-	halted := d != nil && d.Status == model.DeploymentStatusFailed
+	halted := d != nil && d.Status == model.DeploymentStatusFailed && d.TaskGroups["g"].PlacedAllocs > 0
 	switch {
 	case anew && w.gone != "" && w.endless(s.ID) && running < want && running+held >= want:
 	case anew && (running != want || old > 0):
@@ -451,6 +452,13 @@ func (w *world) wholeJob(s *spec, anew bool) {
 	case s.Reschedule == "unlimited" && s.Type == model.JobTypeService && running+awaited < want && !halted:
 		w.brokenf("job %s at rest: %d allocs run, it wants %d", s.ID, running, want)
 	}
+}
+
+// hasHeir reports whether an alloc has a successor that has not been stopped, or that
+// others have succeeded.
+func hasHeir(v *state.View, a *model.Allocation) bool {
+	next := v.AllocByID(a.NextAllocation)
+	return next != nil && (!next.ServerTerminalStatus() || hasHeir(v, next))
 }
 
 func (w *world) nodeEvals(id string) []*model.Evaluation {

@@ -108,10 +108,21 @@ func (r *rules) placed(before *state.View, a *model.Allocation, job *model.Job) 
 			b.ClientStatus == model.AllocClientStatusLost && b.DesiredDescription == reconcile.DescLost
 		n := before.NodeByID(b.NodeID)
 		away := outOfReach(n) && (n == nil || n.ModifyIndex <= r.w.planned()) // and was so when it was decided
-		if job.Type != model.JobTypeSystem && !replaces(tg) && silent && away && !asked && b.NextAllocation == "" {
+		if job.Type != model.JobTypeSystem && !replaces(tg) && silent && away && !asked && b.NextAllocation == "" && !olderThanItsPlace(before, b) {
 			r.w.brokenf("%s is out of reach and must not be replaced, and %s replaces it", short(b.ID), short(a.ID))
 		}
 	}
+}
+
+// olderThanItsPlace reports whether another alloc got the place of b while b's node was in
+// reach.
+func olderThanItsPlace(v *state.View, b *model.Allocation) bool {
+	for _, c := range v.AllocsByJob(b.Namespace, b.JobID) {
+		if c.Name == b.Name && c.CreateIndex > b.CreateIndex {
+			return true
+		}
+	}
+	return false
 }
 
 // stopped judges the stop of an alloc.
@@ -200,6 +211,9 @@ func (r *rules) ended() {
 	}
 	for d := range v.Deployments() {
 		for _, g := range d.TaskGroups {
+			if d.Status == model.DeploymentStatusRunning && g.ProgressDeadline > 0 && g.RequireProgressBy.IsZero() {
+				r.w.brokenf("deployment %s has no end, and nothing of it is placed", short(d.ID))
+			}
 			if d.Status == model.DeploymentStatusRunning && !g.Done() && !r.w.waitsForPromotion(d) && !g.RequireProgressBy.IsZero() && g.RequireProgressBy.Before(r.w.now) {
 				r.w.brokenf("deployment %s should have ended at %s", short(d.ID), g.RequireProgressBy.Format(time.TimeOnly))
 			}
