@@ -219,13 +219,45 @@ func (r *Runner) Running(name string) ([]TaskRun, error) {
 	return out, nil
 }
 
+// recoveryTime is how long a request waits for the driver of a task to know the task
+// again after the agent has started.
+const recoveryTime = 10 * time.Second
+
+// reach returns the running tasks, all or the named one, when their drivers know them:
+// after a start of the agent it waits until the tasks are recovered. It fails with
+// Unavailable if that takes longer than recoveryTime.
+func (r *Runner) reach(ctx context.Context, name string) ([]TaskRun, error) {
+	r.mu.Lock()
+	names, err := r.pick(name)
+	waits := map[string]<-chan struct{}{}
+	for _, n := range names {
+		if c := r.tasks[n].recovered; c != nil {
+			waits[n] = c
+		}
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, recoveryTime)
+	defer cancel()
+	for n, recovered := range waits {
+		select {
+		case <-recovered:
+		case <-limited.Done():
+			return nil, errdefs.Unavailablef("task %q: the agent was started again, and the driver of the task has not recovered it yet; try again, or look at the agent's log (%w)", n, limited.Err())
+		}
+	}
+	return r.Running(name)
+}
+
 // Signal sends a signal to one task, or to all that run if name is empty.
 func (r *Runner) Signal(ctx context.Context, name, signal string) error {
 	return r.signal(ctx, name, signal, "User requested signal")
 }
 
 func (r *Runner) signal(ctx context.Context, name, signal, reason string) error {
-	runs, err := r.Running(name)
+	runs, err := r.reach(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -249,7 +281,7 @@ func (r *Runner) signal(ctx context.Context, name, signal, reason string) error 
 
 // Exec runs a command in a running task.
 func (r *Runner) Exec(ctx context.Context, name string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
-	runs, err := r.Running(name)
+	runs, err := r.reach(ctx, name)
 	if err != nil {
 		return driver.ExitResult{}, err
 	}

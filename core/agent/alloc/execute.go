@@ -282,9 +282,11 @@ func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
 		return
 	}
 	driverName, handle, run := t.job.Driver, t.handle, t.state.Run
-	t.unseen = true
+	recovered := make(chan struct{})
+	t.unseen, t.recovered = true, recovered
 	r.work.Go(func() {
 		runs, ok := r.recover(driverName, name, handle, run)
+		close(recovered)
 		if !ok {
 			return
 		}

@@ -78,6 +78,9 @@ type taskRun struct {
 	abort   context.CancelFunc // cancels a start in progress
 	dirty   bool
 	unseen  bool // its stored state has not been confirmed by its driver yet
+	// recovered is closed when the driver knows the task again, or never will. It is nil for
+	// a task that was not running when the agent started.
+	recovered chan struct{}
 
 	fetched      bool                  // its artifacts were fetched
 	rendering    Rendering             // its templates, while they are open
