@@ -6,6 +6,7 @@
 package driver
 
 import (
+	"context"
 	"os/exec"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -21,3 +22,15 @@ func (c *Cgroup) Update(Resources) error {
 	}
 	return errdefs.Unimplementedf("there are no cgroups on this system")
 }
+
+// Freeze stops the processes of a cgroup. There are no cgroups on this system.
+func (*Cgroup) Freeze(context.Context) error {
+	return errdefs.FailedPreconditionf("there are no cgroups on this system, so no task can be paused")
+}
+
+// Thaw lets the processes of a cgroup continue. There are no cgroups on this system.
+func (*Cgroup) Thaw() error { return nil }
+
+// Frozen reports whether the processes of a cgroup are stopped. There are no cgroups on
+// this system.
+func (*Cgroup) Frozen() bool { return false }

@@ -176,7 +176,7 @@ func exitFromPB(r *driverv1.ExitResult) ExitResult {
 }
 
 func statusToPB(s *TaskStatus) *driverv1.TaskStatus {
-	out := &driverv1.TaskStatus{Id: s.ID, State: string(s.State), StartedAt: timeToPB(s.StartedAt), ExitedAt: timeToPB(s.ExitedAt), Attributes: s.Attributes}
+	out := &driverv1.TaskStatus{Id: s.ID, State: string(s.State), Paused: s.Paused, StartedAt: timeToPB(s.StartedAt), ExitedAt: timeToPB(s.ExitedAt), Attributes: s.Attributes}
 	if s.Exit != nil {
 		out.Exit = exitToPB(*s.Exit)
 	}
@@ -184,7 +184,7 @@ func statusToPB(s *TaskStatus) *driverv1.TaskStatus {
 }
 
 func statusFromPB(s *driverv1.TaskStatus) *TaskStatus {
-	out := &TaskStatus{ID: s.GetId(), State: TaskState(s.GetState()), StartedAt: timeFromPB(s.GetStartedAt()), ExitedAt: timeFromPB(s.GetExitedAt()), Attributes: s.GetAttributes()}
+	out := &TaskStatus{ID: s.GetId(), State: TaskState(s.GetState()), Paused: s.GetPaused(), StartedAt: timeFromPB(s.GetStartedAt()), ExitedAt: timeFromPB(s.GetExitedAt()), Attributes: s.GetAttributes()}
 	if s.GetExit() != nil {
 		r := exitFromPB(s.GetExit())
 		out.Exit = &r

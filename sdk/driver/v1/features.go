@@ -28,6 +28,7 @@ var abilities = []feature.Row[Driver, Feature]{
 	{Feature: FeatureProcessStats, Has: feature.Implements[ProcessMeter, Driver]},
 	{Feature: FeatureValidateTask, Has: feature.Implements[Validator, Driver]},
 	{Feature: FeatureUpdateResources, Has: feature.Implements[Updater, Driver]},
+	{Feature: FeaturePause, Has: feature.Implements[Pauser, Driver]},
 	{Feature: FeatureNetworks, Has: feature.Implements[Networker, Driver]},
 }
 

@@ -36,8 +36,8 @@ func TestOptionalInterfacesAreAnnounced(t *testing.T) {
 }
 
 func TestWhatAnAuthorPutsIntoFeaturesIsNotAnnounced(t *testing.T) {
-	drivers, _ := connect(t, &echo{info: driver.Info{Name: "echo", Features: []driver.Feature{"pause"}}})
-	if driver.Has(drivers[0], "pause") {
+	drivers, _ := connect(t, &echo{info: driver.Info{Name: "echo", Features: []driver.Feature{"teleport"}}})
+	if driver.Has(drivers[0], "teleport") {
 		t.Error("a feature without its interface was announced")
 	}
 }

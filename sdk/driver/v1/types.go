@@ -304,8 +304,10 @@ const (
 
 // TaskStatus is the status of a task. ExitedAt and Exit are set once it has ended.
 type TaskStatus struct {
-	ID         string
-	State      TaskState
+	ID    string
+	State TaskState
+	// Paused means that the task is TaskRunning, and held where it is: see Pauser.
+	Paused     bool
 	StartedAt  time.Time
 	ExitedAt   time.Time
 	Exit       *ExitResult

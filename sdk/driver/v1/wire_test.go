@@ -115,6 +115,16 @@ func (e *echo) UpdateTask(_ context.Context, id string, r driver.Resources) erro
 	return errdefs.FailedPreconditionf("it uses more")
 }
 
+func (e *echo) PauseTask(_ context.Context, id string) error {
+	e.keep("pause", id)
+	return errdefs.FailedPreconditionf("no freezer")
+}
+
+func (e *echo) ResumeTask(_ context.Context, id string) error {
+	e.keep("resume", id)
+	return nil
+}
+
 func (e *echo) CreateNetwork(_ context.Context, r driver.NetworkRequest) (*driver.NetworkIsolation, error) {
 	e.keep(r)
 	n := filled[driver.NetworkIsolation]()
@@ -218,7 +228,7 @@ func TestEveryFieldOfTheContractSurvivesTheWire(t *testing.T) {
 	e := &echo{info: info}
 	drivers, conn := connect(t, e)
 	d, ctx := drivers[0], t.Context()
-	info.Features = []driver.Feature{driver.FeatureListTasks, driver.FeatureUpdateResources, driver.FeatureNetworks} // found by Service
+	info.Features = []driver.Feature{driver.FeatureListTasks, driver.FeatureUpdateResources, driver.FeaturePause, driver.FeatureNetworks} // found by Service
 	same(t, "Info", d.Info(), info)
 
 	if err := d.SetConfig(ctx, []byte("{}")); err != nil {
@@ -361,5 +371,24 @@ func TestNetworksSurviveTheWire(t *testing.T) {
 	}
 	if err := without.DestroyNetwork(ctx, "a", nil); !errdefs.IsUnimplemented(err) {
 		t.Errorf("DestroyNetwork of a driver without networks: %v", err)
+	}
+}
+
+func TestPauseAndResumeCrossTheWire(t *testing.T) {
+	e := &echo{info: driver.Info{Name: "echo"}}
+	drivers, _ := connect(t, e, plain{})
+	d, without := drivers[0].(driver.Pauser), drivers[1].(driver.Pauser)
+	if err := d.PauseTask(t.Context(), "t"); !errdefs.IsFailedPrecondition(err) || err.Error() != "no freezer" {
+		t.Errorf("PauseTask: %v", err)
+	}
+	same(t, "PauseTask", e.last(), []any{"pause", "t"})
+	if err := d.ResumeTask(t.Context(), "t"); err != nil {
+		t.Errorf("ResumeTask: %v", err)
+	}
+	same(t, "ResumeTask", e.last(), []any{"resume", "t"})
+	for what, err := range map[string]error{"PauseTask": without.PauseTask(t.Context(), "t"), "ResumeTask": without.ResumeTask(t.Context(), "t")} {
+		if !errdefs.IsUnimplemented(err) {
+			t.Errorf("%s of a driver that cannot: %v", what, err)
+		}
 	}
 }

@@ -51,7 +51,7 @@ func (b *bench) cgroup() *driver.Cgroup {
 		c.Dirs[controller] = filepath.Join(root, controller, name)
 	}
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
-		c.Version, c.Dirs = 2, map[string]string{"memory": filepath.Join(root, name)}
+		c.Version, c.Dirs = 2, map[string]string{"memory": filepath.Join(root, name), "freezer": filepath.Join(root, name)}
 	}
 	for _, dir := range c.Dirs {
 		if err := os.Mkdir(dir, 0o755); err != nil {

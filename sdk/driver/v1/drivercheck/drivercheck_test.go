@@ -71,6 +71,24 @@ type defective struct {
 	pids    func(map[string]driver.PidStats)
 	found   func(context.Context, []driver.Diagnostic) []driver.Diagnostic
 	update  func(next func() error, id string, memoryMB int64) error
+	pause   func(next func() error) error
+	resume  func(next func() error) error
+}
+
+func (d defective) PauseTask(ctx context.Context, id string) error {
+	next := func() error { return d.Driver.(driver.Pauser).PauseTask(ctx, id) }
+	if d.pause != nil {
+		return d.pause(next)
+	}
+	return next()
+}
+
+func (d defective) ResumeTask(ctx context.Context, id string) error {
+	next := func() error { return d.Driver.(driver.Pauser).ResumeTask(ctx, id) }
+	if d.resume != nil {
+		return d.resume(next)
+	}
+	return next()
 }
 
 func (d defective) ValidateTask(ctx context.Context, task *driver.TaskDraft) ([]driver.Diagnostic, error) {

@@ -255,6 +255,9 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 	if err := t.signal(signal); err != nil && !errdefs.IsFailedPrecondition(err) {
 		return err
 	}
+	if err := t.Cgroup.Thaw(); err != nil {
+		return err
+	}
 	// Carry out the kill even if ctx ends.
 	killed := make(chan struct{})
 	go func() {
@@ -314,6 +317,9 @@ func (d *Driver) DestroyTask(ctx context.Context, ref driver.TaskRef, force bool
 			return errdefs.FailedPreconditionf("task %q still runs; stop it first or use force", ref.ID)
 		}
 		_ = syscall.Kill(-t.PID, syscall.SIGKILL) // an error means that the task has just ended
+		if err := t.Cgroup.Thaw(); err != nil {
+			return err
+		}
 		if _, err := t.wait(ctx); err != nil {
 			return err
 		}
@@ -334,7 +340,9 @@ func (d *Driver) InspectTask(_ context.Context, id string) (*driver.TaskStatus, 
 		return nil, err
 	}
 	s := &driver.TaskStatus{ID: id, State: driver.TaskRunning, StartedAt: t.StartedAt, Attributes: map[string]string{"pid": strconv.Itoa(t.PID)}}
+	s.Paused = t.Cgroup.Frozen()
 	if r, ended := t.result(); ended {
+		s.Paused = false
 		s.State, s.Exit = driver.TaskExited, &r
 		if info, err := os.Stat(t.ExitFile); err == nil {
 			s.ExitedAt = info.ModTime()

@@ -67,6 +67,9 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 	if _, ended := t.result(); ended {
 		return driver.ExitResult{}, errdefs.FailedPreconditionf("task %q does not run", id)
 	}
+	if t.Cgroup.Frozen() {
+		return driver.ExitResult{}, errdefs.FailedPreconditionf("task %q is paused; resume it first", id)
+	}
 	if opts.TTY {
 		return driver.ExitResult{}, errdefs.Unimplementedf("this driver has no terminals")
 	}

@@ -26,6 +26,190 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// PauseTaskRequest asks to hold a task where it is.
+type PauseTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseTaskRequest) Reset() {
+	*x = PauseTaskRequest{}
+	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseTaskRequest) ProtoMessage() {}
+
+func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
+func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PauseTaskRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *PauseTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// PauseTaskResponse is empty: nothing of the task runs.
+type PauseTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseTaskResponse) Reset() {
+	*x = PauseTaskResponse{}
+	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseTaskResponse) ProtoMessage() {}
+
+func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
+func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{1}
+}
+
+// ResumeTaskRequest asks to let a task continue.
+type ResumeTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId        string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTaskRequest) Reset() {
+	*x = ResumeTaskRequest{}
+	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTaskRequest) ProtoMessage() {}
+
+func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
+func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ResumeTaskRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *ResumeTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// ResumeTaskResponse is empty: the task runs.
+type ResumeTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTaskResponse) Reset() {
+	*x = ResumeTaskResponse{}
+	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTaskResponse) ProtoMessage() {}
+
+func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
+func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{3}
+}
+
 // CreateNetworkRequest asks for the network namespace of an alloc.
 type CreateNetworkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -41,7 +225,7 @@ type CreateNetworkRequest struct {
 
 func (x *CreateNetworkRequest) Reset() {
 	*x = CreateNetworkRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	mi := &file_driver_v1_driver_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -53,7 +237,7 @@ func (x *CreateNetworkRequest) String() string {
 func (*CreateNetworkRequest) ProtoMessage() {}
 
 func (x *CreateNetworkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[0]
+	mi := &file_driver_v1_driver_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -66,7 +250,7 @@ func (x *CreateNetworkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNetworkRequest.ProtoReflect.Descriptor instead.
 func (*CreateNetworkRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{0}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateNetworkRequest) GetDriver() string {
@@ -102,7 +286,7 @@ type CreateNetworkResponse struct {
 
 func (x *CreateNetworkResponse) Reset() {
 	*x = CreateNetworkResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	mi := &file_driver_v1_driver_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -114,7 +298,7 @@ func (x *CreateNetworkResponse) String() string {
 func (*CreateNetworkResponse) ProtoMessage() {}
 
 func (x *CreateNetworkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[1]
+	mi := &file_driver_v1_driver_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -127,7 +311,7 @@ func (x *CreateNetworkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNetworkResponse.ProtoReflect.Descriptor instead.
 func (*CreateNetworkResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{1}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateNetworkResponse) GetNetwork() *NetworkIsolation {
@@ -153,7 +337,7 @@ type DestroyNetworkRequest struct {
 
 func (x *DestroyNetworkRequest) Reset() {
 	*x = DestroyNetworkRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	mi := &file_driver_v1_driver_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -165,7 +349,7 @@ func (x *DestroyNetworkRequest) String() string {
 func (*DestroyNetworkRequest) ProtoMessage() {}
 
 func (x *DestroyNetworkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	mi := &file_driver_v1_driver_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -178,7 +362,7 @@ func (x *DestroyNetworkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyNetworkRequest.ProtoReflect.Descriptor instead.
 func (*DestroyNetworkRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{2}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DestroyNetworkRequest) GetDriver() string {
@@ -211,7 +395,7 @@ type DestroyNetworkResponse struct {
 
 func (x *DestroyNetworkResponse) Reset() {
 	*x = DestroyNetworkResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	mi := &file_driver_v1_driver_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -223,7 +407,7 @@ func (x *DestroyNetworkResponse) String() string {
 func (*DestroyNetworkResponse) ProtoMessage() {}
 
 func (x *DestroyNetworkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	mi := &file_driver_v1_driver_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -236,7 +420,7 @@ func (x *DestroyNetworkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyNetworkResponse.ProtoReflect.Descriptor instead.
 func (*DestroyNetworkResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{3}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{7}
 }
 
 // ValidateTaskRequest asks what is wrong with the config of a task.
@@ -253,7 +437,7 @@ type ValidateTaskRequest struct {
 
 func (x *ValidateTaskRequest) Reset() {
 	*x = ValidateTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	mi := &file_driver_v1_driver_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -265,7 +449,7 @@ func (x *ValidateTaskRequest) String() string {
 func (*ValidateTaskRequest) ProtoMessage() {}
 
 func (x *ValidateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	mi := &file_driver_v1_driver_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -278,7 +462,7 @@ func (x *ValidateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateTaskRequest.ProtoReflect.Descriptor instead.
 func (*ValidateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{4}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ValidateTaskRequest) GetDriver() string {
@@ -307,7 +491,7 @@ type ValidateTaskResponse struct {
 
 func (x *ValidateTaskResponse) Reset() {
 	*x = ValidateTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	mi := &file_driver_v1_driver_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +503,7 @@ func (x *ValidateTaskResponse) String() string {
 func (*ValidateTaskResponse) ProtoMessage() {}
 
 func (x *ValidateTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	mi := &file_driver_v1_driver_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +516,7 @@ func (x *ValidateTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateTaskResponse.ProtoReflect.Descriptor instead.
 func (*ValidateTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{5}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ValidateTaskResponse) GetDiagnostics() []*Diagnostic {
@@ -363,7 +547,7 @@ type Diagnostic struct {
 
 func (x *Diagnostic) Reset() {
 	*x = Diagnostic{}
-	mi := &file_driver_v1_driver_proto_msgTypes[6]
+	mi := &file_driver_v1_driver_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -375,7 +559,7 @@ func (x *Diagnostic) String() string {
 func (*Diagnostic) ProtoMessage() {}
 
 func (x *Diagnostic) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[6]
+	mi := &file_driver_v1_driver_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -388,7 +572,7 @@ func (x *Diagnostic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diagnostic.ProtoReflect.Descriptor instead.
 func (*Diagnostic) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{6}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Diagnostic) GetPath() string {
@@ -437,7 +621,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_v1_driver_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -449,7 +633,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_v1_driver_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -462,7 +646,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{7}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListTasksRequest) GetDriver() string {
@@ -484,7 +668,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_v1_driver_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +680,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_v1_driver_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +693,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{8}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Handle {
@@ -528,7 +712,7 @@ type DriversRequest struct {
 
 func (x *DriversRequest) Reset() {
 	*x = DriversRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_v1_driver_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +724,7 @@ func (x *DriversRequest) String() string {
 func (*DriversRequest) ProtoMessage() {}
 
 func (x *DriversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_v1_driver_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +737,7 @@ func (x *DriversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriversRequest.ProtoReflect.Descriptor instead.
 func (*DriversRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{9}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{13}
 }
 
 // DriversResponse has the drivers of the process.
@@ -567,7 +751,7 @@ type DriversResponse struct {
 
 func (x *DriversResponse) Reset() {
 	*x = DriversResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_v1_driver_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +763,7 @@ func (x *DriversResponse) String() string {
 func (*DriversResponse) ProtoMessage() {}
 
 func (x *DriversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_v1_driver_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +776,7 @@ func (x *DriversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriversResponse.ProtoReflect.Descriptor instead.
 func (*DriversResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{10}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DriversResponse) GetDrivers() []*Info {
@@ -625,7 +809,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_driver_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_v1_driver_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -637,7 +821,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_v1_driver_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -650,7 +834,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{11}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Info) GetName() string {
@@ -734,7 +918,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_driver_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_v1_driver_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +930,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_v1_driver_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +943,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{12}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Capabilities) GetSendSignals() bool {
@@ -866,7 +1050,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_v1_driver_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +1062,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_v1_driver_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1075,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{13}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetConfigRequest) GetDriver() string {
@@ -917,7 +1101,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_v1_driver_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1113,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_v1_driver_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1126,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{14}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{18}
 }
 
 // FingerprintRequest asks for what a driver finds.
@@ -956,7 +1140,7 @@ type FingerprintRequest struct {
 
 func (x *FingerprintRequest) Reset() {
 	*x = FingerprintRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_v1_driver_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1152,7 @@ func (x *FingerprintRequest) String() string {
 func (*FingerprintRequest) ProtoMessage() {}
 
 func (x *FingerprintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_v1_driver_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1165,7 @@ func (x *FingerprintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintRequest.ProtoReflect.Descriptor instead.
 func (*FingerprintRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{15}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FingerprintRequest) GetDriver() string {
@@ -1007,7 +1191,7 @@ type FingerprintResponse struct {
 
 func (x *FingerprintResponse) Reset() {
 	*x = FingerprintResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_v1_driver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1203,7 @@ func (x *FingerprintResponse) String() string {
 func (*FingerprintResponse) ProtoMessage() {}
 
 func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_v1_driver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1216,7 @@ func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintResponse.ProtoReflect.Descriptor instead.
 func (*FingerprintResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{16}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FingerprintResponse) GetAttributes() map[string]string {
@@ -1069,7 +1253,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_v1_driver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1265,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_v1_driver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1278,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{17}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StartTaskRequest) GetDriver() string {
@@ -1124,7 +1308,7 @@ type StartTaskResponse struct {
 
 func (x *StartTaskResponse) Reset() {
 	*x = StartTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_v1_driver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1320,7 @@ func (x *StartTaskResponse) String() string {
 func (*StartTaskResponse) ProtoMessage() {}
 
 func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_v1_driver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1333,7 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
 func (*StartTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{18}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StartTaskResponse) GetHandle() *Handle {
@@ -1179,7 +1363,7 @@ type RecoverTaskRequest struct {
 
 func (x *RecoverTaskRequest) Reset() {
 	*x = RecoverTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_v1_driver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1375,7 @@ func (x *RecoverTaskRequest) String() string {
 func (*RecoverTaskRequest) ProtoMessage() {}
 
 func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_v1_driver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1388,7 @@ func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverTaskRequest.ProtoReflect.Descriptor instead.
 func (*RecoverTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{19}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RecoverTaskRequest) GetDriver() string {
@@ -1230,7 +1414,7 @@ type RecoverTaskResponse struct {
 
 func (x *RecoverTaskResponse) Reset() {
 	*x = RecoverTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_v1_driver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1426,7 @@ func (x *RecoverTaskResponse) String() string {
 func (*RecoverTaskResponse) ProtoMessage() {}
 
 func (x *RecoverTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_v1_driver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1439,7 @@ func (x *RecoverTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverTaskResponse.ProtoReflect.Descriptor instead.
 func (*RecoverTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{20}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{24}
 }
 
 // WaitTaskRequest asks for the end of a task.
@@ -1271,7 +1455,7 @@ type WaitTaskRequest struct {
 
 func (x *WaitTaskRequest) Reset() {
 	*x = WaitTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_v1_driver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1467,7 @@ func (x *WaitTaskRequest) String() string {
 func (*WaitTaskRequest) ProtoMessage() {}
 
 func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_v1_driver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1480,7 @@ func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskRequest.ProtoReflect.Descriptor instead.
 func (*WaitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{21}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WaitTaskRequest) GetDriver() string {
@@ -1324,7 +1508,7 @@ type WaitTaskResponse struct {
 
 func (x *WaitTaskResponse) Reset() {
 	*x = WaitTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_v1_driver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1520,7 @@ func (x *WaitTaskResponse) String() string {
 func (*WaitTaskResponse) ProtoMessage() {}
 
 func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_v1_driver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1533,7 @@ func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskResponse.ProtoReflect.Descriptor instead.
 func (*WaitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{22}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WaitTaskResponse) GetResult() *ExitResult {
@@ -1377,7 +1561,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_v1_driver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1573,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_v1_driver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1586,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{23}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StopTaskRequest) GetDriver() string {
@@ -1442,7 +1626,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_v1_driver_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1638,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_v1_driver_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1651,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{24}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{28}
 }
 
 // DestroyTaskRequest asks to forget a task.
@@ -1491,7 +1675,7 @@ type DestroyTaskRequest struct {
 
 func (x *DestroyTaskRequest) Reset() {
 	*x = DestroyTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_v1_driver_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1687,7 @@ func (x *DestroyTaskRequest) String() string {
 func (*DestroyTaskRequest) ProtoMessage() {}
 
 func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_v1_driver_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1700,7 @@ func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyTaskRequest.ProtoReflect.Descriptor instead.
 func (*DestroyTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{25}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DestroyTaskRequest) GetDriver() string {
@@ -1563,7 +1747,7 @@ type DestroyTaskResponse struct {
 
 func (x *DestroyTaskResponse) Reset() {
 	*x = DestroyTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[26]
+	mi := &file_driver_v1_driver_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1759,7 @@ func (x *DestroyTaskResponse) String() string {
 func (*DestroyTaskResponse) ProtoMessage() {}
 
 func (x *DestroyTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[26]
+	mi := &file_driver_v1_driver_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1772,7 @@ func (x *DestroyTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyTaskResponse.ProtoReflect.Descriptor instead.
 func (*DestroyTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{26}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{30}
 }
 
 // InspectTaskRequest asks how a task is.
@@ -1604,7 +1788,7 @@ type InspectTaskRequest struct {
 
 func (x *InspectTaskRequest) Reset() {
 	*x = InspectTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[27]
+	mi := &file_driver_v1_driver_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1800,7 @@ func (x *InspectTaskRequest) String() string {
 func (*InspectTaskRequest) ProtoMessage() {}
 
 func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[27]
+	mi := &file_driver_v1_driver_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1813,7 @@ func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskRequest.ProtoReflect.Descriptor instead.
 func (*InspectTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{27}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *InspectTaskRequest) GetDriver() string {
@@ -1657,7 +1841,7 @@ type InspectTaskResponse struct {
 
 func (x *InspectTaskResponse) Reset() {
 	*x = InspectTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[28]
+	mi := &file_driver_v1_driver_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1853,7 @@ func (x *InspectTaskResponse) String() string {
 func (*InspectTaskResponse) ProtoMessage() {}
 
 func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[28]
+	mi := &file_driver_v1_driver_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1866,7 @@ func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskResponse.ProtoReflect.Descriptor instead.
 func (*InspectTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{28}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *InspectTaskResponse) GetStatus() *TaskStatus {
@@ -1705,7 +1889,7 @@ type TaskStatsRequest struct {
 
 func (x *TaskStatsRequest) Reset() {
 	*x = TaskStatsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[29]
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1901,7 @@ func (x *TaskStatsRequest) String() string {
 func (*TaskStatsRequest) ProtoMessage() {}
 
 func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[29]
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1914,7 @@ func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{29}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TaskStatsRequest) GetDriver() string {
@@ -1758,7 +1942,7 @@ type TaskStatsResponse struct {
 
 func (x *TaskStatsResponse) Reset() {
 	*x = TaskStatsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[30]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1954,7 @@ func (x *TaskStatsResponse) String() string {
 func (*TaskStatsResponse) ProtoMessage() {}
 
 func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[30]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1967,7 @@ func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsResponse.ProtoReflect.Descriptor instead.
 func (*TaskStatsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{30}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TaskStatsResponse) GetStats() []*TaskStats {
@@ -1808,7 +1992,7 @@ type SignalTaskRequest struct {
 
 func (x *SignalTaskRequest) Reset() {
 	*x = SignalTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[31]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +2004,7 @@ func (x *SignalTaskRequest) String() string {
 func (*SignalTaskRequest) ProtoMessage() {}
 
 func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[31]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +2017,7 @@ func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalTaskRequest.ProtoReflect.Descriptor instead.
 func (*SignalTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{31}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SignalTaskRequest) GetDriver() string {
@@ -1866,7 +2050,7 @@ type SignalTaskResponse struct {
 
 func (x *SignalTaskResponse) Reset() {
 	*x = SignalTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[32]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2062,7 @@ func (x *SignalTaskResponse) String() string {
 func (*SignalTaskResponse) ProtoMessage() {}
 
 func (x *SignalTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[32]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2075,7 @@ func (x *SignalTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalTaskResponse.ProtoReflect.Descriptor instead.
 func (*SignalTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{32}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
 }
 
 // ExecTaskRequest is one message of the caller. The first is start, which is sent
@@ -1914,7 +2098,7 @@ type ExecTaskRequest struct {
 
 func (x *ExecTaskRequest) Reset() {
 	*x = ExecTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2110,7 @@ func (x *ExecTaskRequest) String() string {
 func (*ExecTaskRequest) ProtoMessage() {}
 
 func (x *ExecTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2123,7 @@ func (x *ExecTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExecTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExecTaskRequest) GetMessage() isExecTaskRequest_Message {
@@ -2043,7 +2227,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2239,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2252,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExecStart) GetDriver() string {
@@ -2140,7 +2324,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2336,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2349,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TerminalSize) GetHeight() int32 {
@@ -2200,7 +2384,7 @@ type ExecTaskResponse struct {
 
 func (x *ExecTaskResponse) Reset() {
 	*x = ExecTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2396,7 @@ func (x *ExecTaskResponse) String() string {
 func (*ExecTaskResponse) ProtoMessage() {}
 
 func (x *ExecTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2409,7 @@ func (x *ExecTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExecTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExecTaskResponse) GetMessage() isExecTaskResponse_Message {
@@ -2301,7 +2485,7 @@ type TaskEventsRequest struct {
 
 func (x *TaskEventsRequest) Reset() {
 	*x = TaskEventsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2497,7 @@ func (x *TaskEventsRequest) String() string {
 func (*TaskEventsRequest) ProtoMessage() {}
 
 func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2510,7 @@ func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsRequest.ProtoReflect.Descriptor instead.
 func (*TaskEventsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TaskEventsRequest) GetDriver() string {
@@ -2362,7 +2546,7 @@ type TaskEventsResponse struct {
 
 func (x *TaskEventsResponse) Reset() {
 	*x = TaskEventsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2558,7 @@ func (x *TaskEventsResponse) String() string {
 func (*TaskEventsResponse) ProtoMessage() {}
 
 func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2571,7 @@ func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsResponse.ProtoReflect.Descriptor instead.
 func (*TaskEventsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TaskEventsResponse) GetTaskId() string {
@@ -2442,7 +2626,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +2638,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +2651,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Progress) GetPhase() string {
@@ -2569,7 +2753,7 @@ type TaskConfig struct {
 
 func (x *TaskConfig) Reset() {
 	*x = TaskConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2765,7 @@ func (x *TaskConfig) String() string {
 func (*TaskConfig) ProtoMessage() {}
 
 func (x *TaskConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2778,7 @@ func (x *TaskConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskConfig.ProtoReflect.Descriptor instead.
 func (*TaskConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TaskConfig) GetId() string {
@@ -2810,7 +2994,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +3006,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +3019,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Cgroup) GetVersion() uint32 {
@@ -2871,7 +3055,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +3067,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +3080,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Resources) GetCpuMhz() int64 {
@@ -2953,7 +3137,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2965,7 +3149,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2978,7 +3162,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Mount) GetHostPath() string {
@@ -3031,7 +3215,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3227,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3240,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Device) GetHostPath() string {
@@ -3097,7 +3281,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3293,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3306,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Port) GetLabel() string {
@@ -3173,7 +3357,7 @@ type NetworkIsolation struct {
 
 func (x *NetworkIsolation) Reset() {
 	*x = NetworkIsolation{}
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3369,7 @@ func (x *NetworkIsolation) String() string {
 func (*NetworkIsolation) ProtoMessage() {}
 
 func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3382,7 @@ func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkIsolation.ProtoReflect.Descriptor instead.
 func (*NetworkIsolation) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *NetworkIsolation) GetMode() string {
@@ -3251,7 +3435,7 @@ type DNSConfig struct {
 
 func (x *DNSConfig) Reset() {
 	*x = DNSConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3447,7 @@ func (x *DNSConfig) String() string {
 func (*DNSConfig) ProtoMessage() {}
 
 func (x *DNSConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3460,7 @@ func (x *DNSConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DNSConfig.ProtoReflect.Descriptor instead.
 func (*DNSConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DNSConfig) GetServers() []string {
@@ -3319,7 +3503,7 @@ type LogConfig struct {
 
 func (x *LogConfig) Reset() {
 	*x = LogConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3331,7 +3515,7 @@ func (x *LogConfig) String() string {
 func (*LogConfig) ProtoMessage() {}
 
 func (x *LogConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3344,7 +3528,7 @@ func (x *LogConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogConfig.ProtoReflect.Descriptor instead.
 func (*LogConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LogConfig) GetStdoutPath() string {
@@ -3398,7 +3582,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3594,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3607,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Handle) GetTaskId() string {
@@ -3462,7 +3646,7 @@ type NetworkOverride struct {
 
 func (x *NetworkOverride) Reset() {
 	*x = NetworkOverride{}
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3474,7 +3658,7 @@ func (x *NetworkOverride) String() string {
 func (*NetworkOverride) ProtoMessage() {}
 
 func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3487,7 +3671,7 @@ func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkOverride.ProtoReflect.Descriptor instead.
 func (*NetworkOverride) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *NetworkOverride) GetIp() string {
@@ -3529,7 +3713,7 @@ type ExitResult struct {
 
 func (x *ExitResult) Reset() {
 	*x = ExitResult{}
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3725,7 @@ func (x *ExitResult) String() string {
 func (*ExitResult) ProtoMessage() {}
 
 func (x *ExitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3738,7 @@ func (x *ExitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitResult.ProtoReflect.Descriptor instead.
 func (*ExitResult) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExitResult) GetExitCode() int32 {
@@ -3600,14 +3784,17 @@ type TaskStatus struct {
 	// How it ended; absent while it runs.
 	Exit *ExitResult `protobuf:"bytes,5,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Information for the user, such as the pid or the id of the container.
-	Attributes    map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Attributes map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The task is running, and is held where it is until ResumeTask. It says what is, whoever
+	// has paused the task.
+	Paused        bool `protobuf:"varint,7,opt,name=paused,proto3" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskStatus) Reset() {
 	*x = TaskStatus{}
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3619,7 +3806,7 @@ func (x *TaskStatus) String() string {
 func (*TaskStatus) ProtoMessage() {}
 
 func (x *TaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3632,7 +3819,7 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
 func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TaskStatus) GetId() string {
@@ -3677,6 +3864,13 @@ func (x *TaskStatus) GetAttributes() map[string]string {
 	return nil
 }
 
+func (x *TaskStatus) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
 // ProcessStatsRequest asks for the usage of the processes of a task.
 type ProcessStatsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3690,7 +3884,7 @@ type ProcessStatsRequest struct {
 
 func (x *ProcessStatsRequest) Reset() {
 	*x = ProcessStatsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3896,7 @@ func (x *ProcessStatsRequest) String() string {
 func (*ProcessStatsRequest) ProtoMessage() {}
 
 func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3909,7 @@ func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsRequest.ProtoReflect.Descriptor instead.
 func (*ProcessStatsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ProcessStatsRequest) GetDriver() string {
@@ -3743,7 +3937,7 @@ type ProcessStatsResponse struct {
 
 func (x *ProcessStatsResponse) Reset() {
 	*x = ProcessStatsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +3949,7 @@ func (x *ProcessStatsResponse) String() string {
 func (*ProcessStatsResponse) ProtoMessage() {}
 
 func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +3962,7 @@ func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsResponse.ProtoReflect.Descriptor instead.
 func (*ProcessStatsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ProcessStatsResponse) GetProcesses() map[string]*Usage {
@@ -3793,7 +3987,7 @@ type UpdateTaskRequest struct {
 
 func (x *UpdateTaskRequest) Reset() {
 	*x = UpdateTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[55]
+	mi := &file_driver_v1_driver_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +3999,7 @@ func (x *UpdateTaskRequest) String() string {
 func (*UpdateTaskRequest) ProtoMessage() {}
 
 func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[55]
+	mi := &file_driver_v1_driver_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +4012,7 @@ func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{55}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *UpdateTaskRequest) GetDriver() string {
@@ -3851,7 +4045,7 @@ type UpdateTaskResponse struct {
 
 func (x *UpdateTaskResponse) Reset() {
 	*x = UpdateTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[56]
+	mi := &file_driver_v1_driver_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3863,7 +4057,7 @@ func (x *UpdateTaskResponse) String() string {
 func (*UpdateTaskResponse) ProtoMessage() {}
 
 func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[56]
+	mi := &file_driver_v1_driver_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3876,7 +4070,7 @@ func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskResponse.ProtoReflect.Descriptor instead.
 func (*UpdateTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{56}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{60}
 }
 
 // TaskStats is one sample of one task.
@@ -3901,7 +4095,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[57]
+	mi := &file_driver_v1_driver_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +4107,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[57]
+	mi := &file_driver_v1_driver_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4120,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{57}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TaskStats) GetTaskId() string {
@@ -3991,7 +4185,7 @@ type IOStats struct {
 
 func (x *IOStats) Reset() {
 	*x = IOStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[58]
+	mi := &file_driver_v1_driver_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4197,7 @@ func (x *IOStats) String() string {
 func (*IOStats) ProtoMessage() {}
 
 func (x *IOStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[58]
+	mi := &file_driver_v1_driver_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4210,7 @@ func (x *IOStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IOStats.ProtoReflect.Descriptor instead.
 func (*IOStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{58}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *IOStats) GetReadBytes() uint64 {
@@ -4067,7 +4261,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_driver_v1_driver_proto_msgTypes[59]
+	mi := &file_driver_v1_driver_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4079,7 +4273,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[59]
+	mi := &file_driver_v1_driver_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4092,7 +4286,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{59}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Usage) GetCpu() *CPUStats {
@@ -4133,7 +4327,7 @@ type CPUStats struct {
 
 func (x *CPUStats) Reset() {
 	*x = CPUStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[60]
+	mi := &file_driver_v1_driver_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4339,7 @@ func (x *CPUStats) String() string {
 func (*CPUStats) ProtoMessage() {}
 
 func (x *CPUStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[60]
+	mi := &file_driver_v1_driver_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4352,7 @@ func (x *CPUStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStats.ProtoReflect.Descriptor instead.
 func (*CPUStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{60}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CPUStats) GetPercent() float64 {
@@ -4239,7 +4433,7 @@ type MemoryStats struct {
 
 func (x *MemoryStats) Reset() {
 	*x = MemoryStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[61]
+	mi := &file_driver_v1_driver_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +4445,7 @@ func (x *MemoryStats) String() string {
 func (*MemoryStats) ProtoMessage() {}
 
 func (x *MemoryStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[61]
+	mi := &file_driver_v1_driver_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +4458,7 @@ func (x *MemoryStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryStats.ProtoReflect.Descriptor instead.
 func (*MemoryStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{61}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MemoryStats) GetRss() uint64 {
@@ -4334,7 +4528,15 @@ var File_driver_v1_driver_proto protoreflect.FileDescriptor
 
 const file_driver_v1_driver_proto_rawDesc = "" +
 	"\n" +
-	"\x16driver/v1/driver.proto\x12\x10drover.driver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"e\n" +
+	"\x16driver/v1/driver.proto\x12\x10drover.driver.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"C\n" +
+	"\x10PauseTaskRequest\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\"\x13\n" +
+	"\x11PauseTaskResponse\"D\n" +
+	"\x11ResumeTaskRequest\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\"\x14\n" +
+	"\x12ResumeTaskResponse\"e\n" +
 	"\x14CreateNetworkRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x19\n" +
 	"\balloc_id\x18\x02 \x01(\tR\aallocId\x12\x1a\n" +
@@ -4597,7 +4799,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1d\n" +
 	"\n" +
 	"oom_killed\x18\x03 \x01(\bR\toomKilled\x12\x10\n" +
-	"\x03err\x18\x04 \x01(\tR\x03err\"\xe5\x02\n" +
+	"\x03err\x18\x04 \x01(\tR\x03err\"\xfd\x02\n" +
 	"\n" +
 	"TaskStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
@@ -4608,7 +4810,8 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x04exit\x18\x05 \x01(\v2\x1c.drover.driver.v1.ExitResultR\x04exit\x12L\n" +
 	"\n" +
 	"attributes\x18\x06 \x03(\v2,.drover.driver.v1.TaskStatus.AttributesEntryR\n" +
-	"attributes\x1a=\n" +
+	"attributes\x12\x16\n" +
+	"\x06paused\x18\a \x01(\bR\x06paused\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"F\n" +
@@ -4665,7 +4868,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\tmax_usage\x18\x06 \x01(\x04R\bmaxUsage\x12!\n" +
 	"\fkernel_usage\x18\a \x01(\x04R\vkernelUsage\x12(\n" +
 	"\x10kernel_max_usage\x18\b \x01(\x04R\x0ekernelMaxUsage\x12\x1a\n" +
-	"\bmeasured\x18\t \x03(\tR\bmeasured2\xb3\r\n" +
+	"\bmeasured\x18\t \x03(\tR\bmeasured2\xe2\x0e\n" +
 	"\x06Driver\x12N\n" +
 	"\aDrivers\x12 .drover.driver.v1.DriversRequest\x1a!.drover.driver.v1.DriversResponse\x12T\n" +
 	"\tSetConfig\x12\".drover.driver.v1.SetConfigRequest\x1a#.drover.driver.v1.SetConfigResponse\x12\\\n" +
@@ -4686,7 +4889,10 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\fProcessStats\x12%.drover.driver.v1.ProcessStatsRequest\x1a&.drover.driver.v1.ProcessStatsResponse\x12]\n" +
 	"\fValidateTask\x12%.drover.driver.v1.ValidateTaskRequest\x1a&.drover.driver.v1.ValidateTaskResponse\x12W\n" +
 	"\n" +
-	"UpdateTask\x12#.drover.driver.v1.UpdateTaskRequest\x1a$.drover.driver.v1.UpdateTaskResponse\x12`\n" +
+	"UpdateTask\x12#.drover.driver.v1.UpdateTaskRequest\x1a$.drover.driver.v1.UpdateTaskResponse\x12T\n" +
+	"\tPauseTask\x12\".drover.driver.v1.PauseTaskRequest\x1a#.drover.driver.v1.PauseTaskResponse\x12W\n" +
+	"\n" +
+	"ResumeTask\x12#.drover.driver.v1.ResumeTaskRequest\x1a$.drover.driver.v1.ResumeTaskResponse\x12`\n" +
 	"\rCreateNetwork\x12&.drover.driver.v1.CreateNetworkRequest\x1a'.drover.driver.v1.CreateNetworkResponse\x12c\n" +
 	"\x0eDestroyNetwork\x12'.drover.driver.v1.DestroyNetworkRequest\x1a(.drover.driver.v1.DestroyNetworkResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
 
@@ -4702,177 +4908,185 @@ func file_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_driver_v1_driver_proto_rawDescData
 }
 
-var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_driver_v1_driver_proto_goTypes = []any{
-	(*CreateNetworkRequest)(nil),   // 0: drover.driver.v1.CreateNetworkRequest
-	(*CreateNetworkResponse)(nil),  // 1: drover.driver.v1.CreateNetworkResponse
-	(*DestroyNetworkRequest)(nil),  // 2: drover.driver.v1.DestroyNetworkRequest
-	(*DestroyNetworkResponse)(nil), // 3: drover.driver.v1.DestroyNetworkResponse
-	(*ValidateTaskRequest)(nil),    // 4: drover.driver.v1.ValidateTaskRequest
-	(*ValidateTaskResponse)(nil),   // 5: drover.driver.v1.ValidateTaskResponse
-	(*Diagnostic)(nil),             // 6: drover.driver.v1.Diagnostic
-	(*ListTasksRequest)(nil),       // 7: drover.driver.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 8: drover.driver.v1.ListTasksResponse
-	(*DriversRequest)(nil),         // 9: drover.driver.v1.DriversRequest
-	(*DriversResponse)(nil),        // 10: drover.driver.v1.DriversResponse
-	(*Info)(nil),                   // 11: drover.driver.v1.Info
-	(*Capabilities)(nil),           // 12: drover.driver.v1.Capabilities
-	(*SetConfigRequest)(nil),       // 13: drover.driver.v1.SetConfigRequest
-	(*SetConfigResponse)(nil),      // 14: drover.driver.v1.SetConfigResponse
-	(*FingerprintRequest)(nil),     // 15: drover.driver.v1.FingerprintRequest
-	(*FingerprintResponse)(nil),    // 16: drover.driver.v1.FingerprintResponse
-	(*StartTaskRequest)(nil),       // 17: drover.driver.v1.StartTaskRequest
-	(*StartTaskResponse)(nil),      // 18: drover.driver.v1.StartTaskResponse
-	(*RecoverTaskRequest)(nil),     // 19: drover.driver.v1.RecoverTaskRequest
-	(*RecoverTaskResponse)(nil),    // 20: drover.driver.v1.RecoverTaskResponse
-	(*WaitTaskRequest)(nil),        // 21: drover.driver.v1.WaitTaskRequest
-	(*WaitTaskResponse)(nil),       // 22: drover.driver.v1.WaitTaskResponse
-	(*StopTaskRequest)(nil),        // 23: drover.driver.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),       // 24: drover.driver.v1.StopTaskResponse
-	(*DestroyTaskRequest)(nil),     // 25: drover.driver.v1.DestroyTaskRequest
-	(*DestroyTaskResponse)(nil),    // 26: drover.driver.v1.DestroyTaskResponse
-	(*InspectTaskRequest)(nil),     // 27: drover.driver.v1.InspectTaskRequest
-	(*InspectTaskResponse)(nil),    // 28: drover.driver.v1.InspectTaskResponse
-	(*TaskStatsRequest)(nil),       // 29: drover.driver.v1.TaskStatsRequest
-	(*TaskStatsResponse)(nil),      // 30: drover.driver.v1.TaskStatsResponse
-	(*SignalTaskRequest)(nil),      // 31: drover.driver.v1.SignalTaskRequest
-	(*SignalTaskResponse)(nil),     // 32: drover.driver.v1.SignalTaskResponse
-	(*ExecTaskRequest)(nil),        // 33: drover.driver.v1.ExecTaskRequest
-	(*ExecStart)(nil),              // 34: drover.driver.v1.ExecStart
-	(*TerminalSize)(nil),           // 35: drover.driver.v1.TerminalSize
-	(*ExecTaskResponse)(nil),       // 36: drover.driver.v1.ExecTaskResponse
-	(*TaskEventsRequest)(nil),      // 37: drover.driver.v1.TaskEventsRequest
-	(*TaskEventsResponse)(nil),     // 38: drover.driver.v1.TaskEventsResponse
-	(*Progress)(nil),               // 39: drover.driver.v1.Progress
-	(*TaskConfig)(nil),             // 40: drover.driver.v1.TaskConfig
-	(*Cgroup)(nil),                 // 41: drover.driver.v1.Cgroup
-	(*Resources)(nil),              // 42: drover.driver.v1.Resources
-	(*Mount)(nil),                  // 43: drover.driver.v1.Mount
-	(*Device)(nil),                 // 44: drover.driver.v1.Device
-	(*Port)(nil),                   // 45: drover.driver.v1.Port
-	(*NetworkIsolation)(nil),       // 46: drover.driver.v1.NetworkIsolation
-	(*DNSConfig)(nil),              // 47: drover.driver.v1.DNSConfig
-	(*LogConfig)(nil),              // 48: drover.driver.v1.LogConfig
-	(*Handle)(nil),                 // 49: drover.driver.v1.Handle
-	(*NetworkOverride)(nil),        // 50: drover.driver.v1.NetworkOverride
-	(*ExitResult)(nil),             // 51: drover.driver.v1.ExitResult
-	(*TaskStatus)(nil),             // 52: drover.driver.v1.TaskStatus
-	(*ProcessStatsRequest)(nil),    // 53: drover.driver.v1.ProcessStatsRequest
-	(*ProcessStatsResponse)(nil),   // 54: drover.driver.v1.ProcessStatsResponse
-	(*UpdateTaskRequest)(nil),      // 55: drover.driver.v1.UpdateTaskRequest
-	(*UpdateTaskResponse)(nil),     // 56: drover.driver.v1.UpdateTaskResponse
-	(*TaskStats)(nil),              // 57: drover.driver.v1.TaskStats
-	(*IOStats)(nil),                // 58: drover.driver.v1.IOStats
-	(*Usage)(nil),                  // 59: drover.driver.v1.Usage
-	(*CPUStats)(nil),               // 60: drover.driver.v1.CPUStats
-	(*MemoryStats)(nil),            // 61: drover.driver.v1.MemoryStats
-	nil,                            // 62: drover.driver.v1.FingerprintResponse.AttributesEntry
-	nil,                            // 63: drover.driver.v1.ExecStart.EnvEntry
-	nil,                            // 64: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	nil,                            // 65: drover.driver.v1.TaskConfig.EnvEntry
-	nil,                            // 66: drover.driver.v1.TaskConfig.DeviceEnvEntry
-	nil,                            // 67: drover.driver.v1.Cgroup.DirsEntry
-	nil,                            // 68: drover.driver.v1.NetworkIsolation.LabelsEntry
-	nil,                            // 69: drover.driver.v1.NetworkOverride.PortMapEntry
-	nil,                            // 70: drover.driver.v1.TaskStatus.AttributesEntry
-	nil,                            // 71: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	nil,                            // 72: drover.driver.v1.TaskStats.PidsEntry
-	(*durationpb.Duration)(nil),    // 73: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 74: google.protobuf.Timestamp
+	(*PauseTaskRequest)(nil),       // 0: drover.driver.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),      // 1: drover.driver.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),      // 2: drover.driver.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),     // 3: drover.driver.v1.ResumeTaskResponse
+	(*CreateNetworkRequest)(nil),   // 4: drover.driver.v1.CreateNetworkRequest
+	(*CreateNetworkResponse)(nil),  // 5: drover.driver.v1.CreateNetworkResponse
+	(*DestroyNetworkRequest)(nil),  // 6: drover.driver.v1.DestroyNetworkRequest
+	(*DestroyNetworkResponse)(nil), // 7: drover.driver.v1.DestroyNetworkResponse
+	(*ValidateTaskRequest)(nil),    // 8: drover.driver.v1.ValidateTaskRequest
+	(*ValidateTaskResponse)(nil),   // 9: drover.driver.v1.ValidateTaskResponse
+	(*Diagnostic)(nil),             // 10: drover.driver.v1.Diagnostic
+	(*ListTasksRequest)(nil),       // 11: drover.driver.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 12: drover.driver.v1.ListTasksResponse
+	(*DriversRequest)(nil),         // 13: drover.driver.v1.DriversRequest
+	(*DriversResponse)(nil),        // 14: drover.driver.v1.DriversResponse
+	(*Info)(nil),                   // 15: drover.driver.v1.Info
+	(*Capabilities)(nil),           // 16: drover.driver.v1.Capabilities
+	(*SetConfigRequest)(nil),       // 17: drover.driver.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),      // 18: drover.driver.v1.SetConfigResponse
+	(*FingerprintRequest)(nil),     // 19: drover.driver.v1.FingerprintRequest
+	(*FingerprintResponse)(nil),    // 20: drover.driver.v1.FingerprintResponse
+	(*StartTaskRequest)(nil),       // 21: drover.driver.v1.StartTaskRequest
+	(*StartTaskResponse)(nil),      // 22: drover.driver.v1.StartTaskResponse
+	(*RecoverTaskRequest)(nil),     // 23: drover.driver.v1.RecoverTaskRequest
+	(*RecoverTaskResponse)(nil),    // 24: drover.driver.v1.RecoverTaskResponse
+	(*WaitTaskRequest)(nil),        // 25: drover.driver.v1.WaitTaskRequest
+	(*WaitTaskResponse)(nil),       // 26: drover.driver.v1.WaitTaskResponse
+	(*StopTaskRequest)(nil),        // 27: drover.driver.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),       // 28: drover.driver.v1.StopTaskResponse
+	(*DestroyTaskRequest)(nil),     // 29: drover.driver.v1.DestroyTaskRequest
+	(*DestroyTaskResponse)(nil),    // 30: drover.driver.v1.DestroyTaskResponse
+	(*InspectTaskRequest)(nil),     // 31: drover.driver.v1.InspectTaskRequest
+	(*InspectTaskResponse)(nil),    // 32: drover.driver.v1.InspectTaskResponse
+	(*TaskStatsRequest)(nil),       // 33: drover.driver.v1.TaskStatsRequest
+	(*TaskStatsResponse)(nil),      // 34: drover.driver.v1.TaskStatsResponse
+	(*SignalTaskRequest)(nil),      // 35: drover.driver.v1.SignalTaskRequest
+	(*SignalTaskResponse)(nil),     // 36: drover.driver.v1.SignalTaskResponse
+	(*ExecTaskRequest)(nil),        // 37: drover.driver.v1.ExecTaskRequest
+	(*ExecStart)(nil),              // 38: drover.driver.v1.ExecStart
+	(*TerminalSize)(nil),           // 39: drover.driver.v1.TerminalSize
+	(*ExecTaskResponse)(nil),       // 40: drover.driver.v1.ExecTaskResponse
+	(*TaskEventsRequest)(nil),      // 41: drover.driver.v1.TaskEventsRequest
+	(*TaskEventsResponse)(nil),     // 42: drover.driver.v1.TaskEventsResponse
+	(*Progress)(nil),               // 43: drover.driver.v1.Progress
+	(*TaskConfig)(nil),             // 44: drover.driver.v1.TaskConfig
+	(*Cgroup)(nil),                 // 45: drover.driver.v1.Cgroup
+	(*Resources)(nil),              // 46: drover.driver.v1.Resources
+	(*Mount)(nil),                  // 47: drover.driver.v1.Mount
+	(*Device)(nil),                 // 48: drover.driver.v1.Device
+	(*Port)(nil),                   // 49: drover.driver.v1.Port
+	(*NetworkIsolation)(nil),       // 50: drover.driver.v1.NetworkIsolation
+	(*DNSConfig)(nil),              // 51: drover.driver.v1.DNSConfig
+	(*LogConfig)(nil),              // 52: drover.driver.v1.LogConfig
+	(*Handle)(nil),                 // 53: drover.driver.v1.Handle
+	(*NetworkOverride)(nil),        // 54: drover.driver.v1.NetworkOverride
+	(*ExitResult)(nil),             // 55: drover.driver.v1.ExitResult
+	(*TaskStatus)(nil),             // 56: drover.driver.v1.TaskStatus
+	(*ProcessStatsRequest)(nil),    // 57: drover.driver.v1.ProcessStatsRequest
+	(*ProcessStatsResponse)(nil),   // 58: drover.driver.v1.ProcessStatsResponse
+	(*UpdateTaskRequest)(nil),      // 59: drover.driver.v1.UpdateTaskRequest
+	(*UpdateTaskResponse)(nil),     // 60: drover.driver.v1.UpdateTaskResponse
+	(*TaskStats)(nil),              // 61: drover.driver.v1.TaskStats
+	(*IOStats)(nil),                // 62: drover.driver.v1.IOStats
+	(*Usage)(nil),                  // 63: drover.driver.v1.Usage
+	(*CPUStats)(nil),               // 64: drover.driver.v1.CPUStats
+	(*MemoryStats)(nil),            // 65: drover.driver.v1.MemoryStats
+	nil,                            // 66: drover.driver.v1.FingerprintResponse.AttributesEntry
+	nil,                            // 67: drover.driver.v1.ExecStart.EnvEntry
+	nil,                            // 68: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	nil,                            // 69: drover.driver.v1.TaskConfig.EnvEntry
+	nil,                            // 70: drover.driver.v1.TaskConfig.DeviceEnvEntry
+	nil,                            // 71: drover.driver.v1.Cgroup.DirsEntry
+	nil,                            // 72: drover.driver.v1.NetworkIsolation.LabelsEntry
+	nil,                            // 73: drover.driver.v1.NetworkOverride.PortMapEntry
+	nil,                            // 74: drover.driver.v1.TaskStatus.AttributesEntry
+	nil,                            // 75: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	nil,                            // 76: drover.driver.v1.TaskStats.PidsEntry
+	(*durationpb.Duration)(nil),    // 77: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 78: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
-	46, // 0: drover.driver.v1.CreateNetworkResponse.network:type_name -> drover.driver.v1.NetworkIsolation
-	46, // 1: drover.driver.v1.DestroyNetworkRequest.network:type_name -> drover.driver.v1.NetworkIsolation
-	6,  // 2: drover.driver.v1.ValidateTaskResponse.diagnostics:type_name -> drover.driver.v1.Diagnostic
-	49, // 3: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
-	11, // 4: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
-	12, // 5: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
-	62, // 6: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
-	40, // 7: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
-	49, // 8: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
-	50, // 9: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
-	49, // 10: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
-	51, // 11: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	73, // 12: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
-	52, // 13: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	73, // 14: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
-	57, // 15: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
-	34, // 16: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
-	35, // 17: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
-	35, // 18: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
-	63, // 19: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
-	51, // 20: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	74, // 21: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
-	64, // 22: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	39, // 23: drover.driver.v1.TaskEventsResponse.progress:type_name -> drover.driver.v1.Progress
-	65, // 24: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
-	42, // 25: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
-	43, // 26: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
-	44, // 27: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
-	45, // 28: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
-	46, // 29: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
-	47, // 30: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
-	48, // 31: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	73, // 32: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
-	66, // 33: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
-	41, // 34: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
-	67, // 35: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
-	68, // 36: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	69, // 37: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	74, // 38: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	74, // 39: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
-	51, // 40: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	70, // 41: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	71, // 42: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	42, // 43: drover.driver.v1.UpdateTaskRequest.resources:type_name -> drover.driver.v1.Resources
-	74, // 44: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	59, // 45: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	72, // 46: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	58, // 47: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
-	60, // 48: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	61, // 49: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	59, // 50: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
-	59, // 51: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	9,  // 52: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	13, // 53: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	15, // 54: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	17, // 55: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	19, // 56: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	21, // 57: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	23, // 58: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	25, // 59: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	27, // 60: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	29, // 61: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	31, // 62: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	33, // 63: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	37, // 64: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	7,  // 65: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
-	53, // 66: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
-	4,  // 67: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
-	55, // 68: drover.driver.v1.Driver.UpdateTask:input_type -> drover.driver.v1.UpdateTaskRequest
-	0,  // 69: drover.driver.v1.Driver.CreateNetwork:input_type -> drover.driver.v1.CreateNetworkRequest
-	2,  // 70: drover.driver.v1.Driver.DestroyNetwork:input_type -> drover.driver.v1.DestroyNetworkRequest
-	10, // 71: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	14, // 72: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	16, // 73: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	18, // 74: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	20, // 75: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	22, // 76: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	24, // 77: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	26, // 78: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	28, // 79: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	30, // 80: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	32, // 81: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	36, // 82: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	38, // 83: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	8,  // 84: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
-	54, // 85: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
-	5,  // 86: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
-	56, // 87: drover.driver.v1.Driver.UpdateTask:output_type -> drover.driver.v1.UpdateTaskResponse
-	1,  // 88: drover.driver.v1.Driver.CreateNetwork:output_type -> drover.driver.v1.CreateNetworkResponse
-	3,  // 89: drover.driver.v1.Driver.DestroyNetwork:output_type -> drover.driver.v1.DestroyNetworkResponse
-	71, // [71:90] is the sub-list for method output_type
-	52, // [52:71] is the sub-list for method input_type
+	50, // 0: drover.driver.v1.CreateNetworkResponse.network:type_name -> drover.driver.v1.NetworkIsolation
+	50, // 1: drover.driver.v1.DestroyNetworkRequest.network:type_name -> drover.driver.v1.NetworkIsolation
+	10, // 2: drover.driver.v1.ValidateTaskResponse.diagnostics:type_name -> drover.driver.v1.Diagnostic
+	53, // 3: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
+	15, // 4: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
+	16, // 5: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
+	66, // 6: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
+	44, // 7: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
+	53, // 8: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
+	54, // 9: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
+	53, // 10: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
+	55, // 11: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	77, // 12: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	56, // 13: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
+	77, // 14: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	61, // 15: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
+	38, // 16: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
+	39, // 17: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
+	39, // 18: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
+	67, // 19: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
+	55, // 20: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	78, // 21: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	68, // 22: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	43, // 23: drover.driver.v1.TaskEventsResponse.progress:type_name -> drover.driver.v1.Progress
+	69, // 24: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
+	46, // 25: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
+	47, // 26: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
+	48, // 27: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
+	49, // 28: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
+	50, // 29: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
+	51, // 30: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
+	52, // 31: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
+	77, // 32: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	70, // 33: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
+	45, // 34: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
+	71, // 35: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
+	72, // 36: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	73, // 37: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	78, // 38: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	78, // 39: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	55, // 40: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
+	74, // 41: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	75, // 42: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	46, // 43: drover.driver.v1.UpdateTaskRequest.resources:type_name -> drover.driver.v1.Resources
+	78, // 44: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	63, // 45: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	76, // 46: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	62, // 47: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
+	64, // 48: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	65, // 49: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	63, // 50: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
+	63, // 51: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	13, // 52: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	17, // 53: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	19, // 54: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	21, // 55: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	23, // 56: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	25, // 57: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	27, // 58: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	29, // 59: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	31, // 60: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	33, // 61: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	35, // 62: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	37, // 63: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	41, // 64: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	11, // 65: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
+	57, // 66: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
+	8,  // 67: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
+	59, // 68: drover.driver.v1.Driver.UpdateTask:input_type -> drover.driver.v1.UpdateTaskRequest
+	0,  // 69: drover.driver.v1.Driver.PauseTask:input_type -> drover.driver.v1.PauseTaskRequest
+	2,  // 70: drover.driver.v1.Driver.ResumeTask:input_type -> drover.driver.v1.ResumeTaskRequest
+	4,  // 71: drover.driver.v1.Driver.CreateNetwork:input_type -> drover.driver.v1.CreateNetworkRequest
+	6,  // 72: drover.driver.v1.Driver.DestroyNetwork:input_type -> drover.driver.v1.DestroyNetworkRequest
+	14, // 73: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	18, // 74: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	20, // 75: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	22, // 76: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	24, // 77: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	26, // 78: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	28, // 79: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	30, // 80: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	32, // 81: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	34, // 82: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	36, // 83: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	40, // 84: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	42, // 85: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	12, // 86: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
+	58, // 87: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
+	9,  // 88: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
+	60, // 89: drover.driver.v1.Driver.UpdateTask:output_type -> drover.driver.v1.UpdateTaskResponse
+	1,  // 90: drover.driver.v1.Driver.PauseTask:output_type -> drover.driver.v1.PauseTaskResponse
+	3,  // 91: drover.driver.v1.Driver.ResumeTask:output_type -> drover.driver.v1.ResumeTaskResponse
+	5,  // 92: drover.driver.v1.Driver.CreateNetwork:output_type -> drover.driver.v1.CreateNetworkResponse
+	7,  // 93: drover.driver.v1.Driver.DestroyNetwork:output_type -> drover.driver.v1.DestroyNetworkResponse
+	73, // [73:94] is the sub-list for method output_type
+	52, // [52:73] is the sub-list for method input_type
 	52, // [52:52] is the sub-list for extension type_name
 	52, // [52:52] is the sub-list for extension extendee
 	0,  // [0:52] is the sub-list for field type_name
@@ -4883,13 +5097,13 @@ func file_driver_v1_driver_proto_init() {
 	if File_driver_v1_driver_proto != nil {
 		return
 	}
-	file_driver_v1_driver_proto_msgTypes[33].OneofWrappers = []any{
+	file_driver_v1_driver_proto_msgTypes[37].OneofWrappers = []any{
 		(*ExecTaskRequest_Start)(nil),
 		(*ExecTaskRequest_Stdin)(nil),
 		(*ExecTaskRequest_StdinClosed)(nil),
 		(*ExecTaskRequest_Resize)(nil),
 	}
-	file_driver_v1_driver_proto_msgTypes[36].OneofWrappers = []any{
+	file_driver_v1_driver_proto_msgTypes[40].OneofWrappers = []any{
 		(*ExecTaskResponse_Stdout)(nil),
 		(*ExecTaskResponse_Stderr)(nil),
 		(*ExecTaskResponse_Result)(nil),
@@ -4900,7 +5114,7 @@ func file_driver_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_v1_driver_proto_rawDesc), len(file_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   73,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

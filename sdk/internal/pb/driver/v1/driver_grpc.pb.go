@@ -39,6 +39,8 @@ const (
 	Driver_ProcessStats_FullMethodName   = "/drover.driver.v1.Driver/ProcessStats"
 	Driver_ValidateTask_FullMethodName   = "/drover.driver.v1.Driver/ValidateTask"
 	Driver_UpdateTask_FullMethodName     = "/drover.driver.v1.Driver/UpdateTask"
+	Driver_PauseTask_FullMethodName      = "/drover.driver.v1.Driver/PauseTask"
+	Driver_ResumeTask_FullMethodName     = "/drover.driver.v1.Driver/ResumeTask"
 	Driver_CreateNetwork_FullMethodName  = "/drover.driver.v1.Driver/CreateNetwork"
 	Driver_DestroyNetwork_FullMethodName = "/drover.driver.v1.Driver/DestroyNetwork"
 )
@@ -103,6 +105,14 @@ type DriverClient interface {
 	// memory than it would get; its resources are unchanged. Feature "update_resources": a
 	// driver without it answers UNIMPLEMENTED.
 	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error)
+	// PauseTask holds a running task where it is, and answers once nothing of it runs. It may
+	// be repeated. The task stays paused while no process of the plugin runs, until ResumeTask
+	// or StopTask. FAILED_PRECONDITION: the task has ended, or this machine lacks what pauses
+	// it. Feature "pause": a driver without it answers UNIMPLEMENTED.
+	PauseTask(ctx context.Context, in *PauseTaskRequest, opts ...grpc.CallOption) (*PauseTaskResponse, error)
+	// ResumeTask lets a paused task continue. It may be repeated. FAILED_PRECONDITION: the task
+	// has ended. Feature "pause": a driver without it answers UNIMPLEMENTED.
+	ResumeTask(ctx context.Context, in *ResumeTaskRequest, opts ...grpc.CallOption) (*ResumeTaskResponse, error)
 	// CreateNetwork makes the network namespace of an alloc, before the first task of the
 	// alloc starts. If the alloc has one already, the answer is that one: the host repeats a
 	// call whose answer it missed. Feature "networks": the tasks of the driver can join only
@@ -322,6 +332,26 @@ func (c *driverClient) UpdateTask(ctx context.Context, in *UpdateTaskRequest, op
 	return out, nil
 }
 
+func (c *driverClient) PauseTask(ctx context.Context, in *PauseTaskRequest, opts ...grpc.CallOption) (*PauseTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseTaskResponse)
+	err := c.cc.Invoke(ctx, Driver_PauseTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *driverClient) ResumeTask(ctx context.Context, in *ResumeTaskRequest, opts ...grpc.CallOption) (*ResumeTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeTaskResponse)
+	err := c.cc.Invoke(ctx, Driver_ResumeTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *driverClient) CreateNetwork(ctx context.Context, in *CreateNetworkRequest, opts ...grpc.CallOption) (*CreateNetworkResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateNetworkResponse)
@@ -402,6 +432,14 @@ type DriverServer interface {
 	// memory than it would get; its resources are unchanged. Feature "update_resources": a
 	// driver without it answers UNIMPLEMENTED.
 	UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error)
+	// PauseTask holds a running task where it is, and answers once nothing of it runs. It may
+	// be repeated. The task stays paused while no process of the plugin runs, until ResumeTask
+	// or StopTask. FAILED_PRECONDITION: the task has ended, or this machine lacks what pauses
+	// it. Feature "pause": a driver without it answers UNIMPLEMENTED.
+	PauseTask(context.Context, *PauseTaskRequest) (*PauseTaskResponse, error)
+	// ResumeTask lets a paused task continue. It may be repeated. FAILED_PRECONDITION: the task
+	// has ended. Feature "pause": a driver without it answers UNIMPLEMENTED.
+	ResumeTask(context.Context, *ResumeTaskRequest) (*ResumeTaskResponse, error)
 	// CreateNetwork makes the network namespace of an alloc, before the first task of the
 	// alloc starts. If the alloc has one already, the answer is that one: the host repeats a
 	// call whose answer it missed. Feature "networks": the tasks of the driver can join only
@@ -471,6 +509,12 @@ func (UnimplementedDriverServer) ValidateTask(context.Context, *ValidateTaskRequ
 }
 func (UnimplementedDriverServer) UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateTask not implemented")
+}
+func (UnimplementedDriverServer) PauseTask(context.Context, *PauseTaskRequest) (*PauseTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseTask not implemented")
+}
+func (UnimplementedDriverServer) ResumeTask(context.Context, *ResumeTaskRequest) (*ResumeTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeTask not implemented")
 }
 func (UnimplementedDriverServer) CreateNetwork(context.Context, *CreateNetworkRequest) (*CreateNetworkResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateNetwork not implemented")
@@ -773,6 +817,42 @@ func _Driver_UpdateTask_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_PauseTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).PauseTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_PauseTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).PauseTask(ctx, req.(*PauseTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Driver_ResumeTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).ResumeTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_ResumeTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).ResumeTask(ctx, req.(*ResumeTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Driver_CreateNetwork_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateNetworkRequest)
 	if err := dec(in); err != nil {
@@ -867,6 +947,14 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateTask",
 			Handler:    _Driver_UpdateTask_Handler,
+		},
+		{
+			MethodName: "PauseTask",
+			Handler:    _Driver_PauseTask_Handler,
+		},
+		{
+			MethodName: "ResumeTask",
+			Handler:    _Driver_ResumeTask_Handler,
 		},
 		{
 			MethodName: "CreateNetwork",
