@@ -264,6 +264,8 @@ type Client interface {
 	AllocTasks(ctx context.Context, allocID string) (any, error)
 	RestartAlloc(ctx context.Context, allocID, task string, allTasks bool) error
 	SignalAlloc(ctx context.Context, allocID, task, signal string) error
+	// PauseAlloc pauses one running task of an alloc, or resumes it; all if task is empty.
+	PauseAlloc(ctx context.Context, allocID, task string, pause bool) error
 	ListFiles(ctx context.Context, allocID, path string) ([]*AllocFileInfo, error)
 	StatFile(ctx context.Context, allocID, path string) (*AllocFileInfo, error)
 	// ReadFile streams a file from offset. A limit below 0 means up to the end.

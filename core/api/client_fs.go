@@ -279,3 +279,26 @@ func (s *Server) signalAlloc(_ http.ResponseWriter, r *http.Request) (any, error
 	}
 	return &IndexResponse{}, nil
 }
+
+func (s *Server) freezeAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.pauseAlloc(r, true)
+}
+
+func (s *Server) thawAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.pauseAlloc(r, false)
+}
+
+// pauseAlloc pauses or resumes one task of an alloc, or all.
+func (s *Server) pauseAlloc(r *http.Request, pause bool) (any, error) {
+	var req struct{ Task string }
+	if err := decodeBody(r, &req, true); err != nil {
+		return nil, err
+	}
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	if err := s.local.PauseAlloc(r.Context(), r.PathValue("id"), req.Task, pause); err != nil {
+		return plain500(nil, err)
+	}
+	return &IndexResponse{}, nil
+}

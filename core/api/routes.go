@@ -191,6 +191,8 @@ var clientRoutes = answered(fromState, []row{
 	{get, "/v1/client/allocation/{id}/tasks", "read-job", nothing, act((*Server).allocTasks)},
 	{put, "/v1/client/allocation/{id}/restart", "alloc-lifecycle", nothing, act((*Server).restartAlloc)},
 	{put, "/v1/client/allocation/{id}/signal", "alloc-lifecycle", nothing, act((*Server).signalAlloc)},
+	{put, "/v1/client/allocation/{id}/freeze", "alloc-lifecycle", nothing, act((*Server).freezeAlloc)},
+	{put, "/v1/client/allocation/{id}/thaw", "alloc-lifecycle", nothing, act((*Server).thawAlloc)},
 	{get, "/v1/client/allocation/{id}/gc", "submit-job", nothing, act((*Server).gcAlloc).changes()},
 	{put, "/v1/client/allocation/{id}/gc", "submit-job", nothing, act((*Server).gcAlloc)},
 	{get, "/v1/client/allocation/{id}/exec", "alloc-exec", "task action job command user dir env tty ws_handshake", act((*Server).execAlloc).changes()},

@@ -147,6 +147,12 @@ func (c Calls) SignalAlloc(ctx context.Context, allocID, task, signal string) er
 	return err
 }
 
+// PauseAlloc pauses one running task or all of an alloc, or resumes them.
+func (c Calls) PauseAlloc(ctx context.Context, allocID, task string, pause bool) error {
+	_, err := ask[json.RawMessage](ctx, c, allocID, rpc.MethodPause, rpc.PauseRequest{AllocID: allocID, Task: task, Resume: !pause})
+	return err
+}
+
 // ListFiles lists a folder of an alloc.
 func (c Calls) ListFiles(ctx context.Context, allocID, path string) ([]*api.AllocFileInfo, error) {
 	return ask[[]*api.AllocFileInfo](ctx, c, allocID, rpc.MethodListFiles, rpc.FileRequest{AllocID: allocID, Path: path})

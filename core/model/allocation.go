@@ -204,6 +204,8 @@ const (
 	TaskMaxRunDuration           = "Max Run Duration Exceeded"
 	TaskResourcesUpdated         = "Resources Updated"
 	TaskUpdateFailed             = "Resources Not Updated"
+	TaskPaused                   = "Paused"
+	TaskResumed                  = "Resumed"
 	AllocHealthy                 = "Alloc Unhealthy"
 )
 

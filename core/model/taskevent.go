@@ -226,6 +226,14 @@ func EventResourcesUpdated(cpu, memory, memoryMax int64) TaskEvent {
 	return TaskEvent{Type: TaskResourcesUpdated, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}
 }
 
+// EventPaused says that the driver holds the running task where it is, and EventResumed that
+// it lets the task continue.
+func EventPaused() TaskEvent {
+	return EventMessage(TaskPaused, "The task is frozen where it is; drover alloc thaw lets it continue")
+}
+
+func EventResumed() TaskEvent { return EventMessage(TaskResumed, "The task continues") }
+
 // EventUpdateFailed says why the running task could not get other resources.
 func EventUpdateFailed(why string) TaskEvent {
 	text := "The resources of the running task could not be changed: " + why

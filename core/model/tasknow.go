@@ -11,9 +11,11 @@ type AllocTasks struct {
 	Tasks map[string]*TaskNow
 }
 
-// TaskNow is what a task does now. Start is nil while no start of it is under way.
+// TaskNow is what a task does now. Start is nil while no start of it is under way. Paused
+// means that its driver says that it holds the task where it is.
 type TaskNow struct {
-	Start *TaskStart `json:",omitempty"`
+	Start  *TaskStart `json:",omitempty"`
+	Paused bool       `json:",omitempty"`
 }
 
 // TaskStart is a start of a task that is under way.

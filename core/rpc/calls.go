@@ -29,6 +29,7 @@ const (
 	MethodAllocTasks    = "alloc.tasks"         // AllocRequest; model.AllocTasks
 	MethodRestart       = "alloc.restart"
 	MethodSignal        = "alloc.signal"
+	MethodPause         = "alloc.pause"
 	MethodListFiles     = "fs.ls"           // FileRequest; []FileInfo
 	MethodStatFile      = "fs.stat"         // FileRequest; FileInfo
 	MethodReadFile      = "fs.read"         // FileRequest; chunks of bytes
@@ -91,6 +92,13 @@ type SignalRequest struct {
 	AllocID string
 	Task    string
 	Signal  string
+}
+
+// PauseRequest pauses one running task, or resumes it; all that run if Task is empty.
+type PauseRequest struct {
+	AllocID string
+	Task    string
+	Resume  bool
 }
 
 // FileRequest requests a file of an alloc. A Limit below 0 means up to the end. Origin

@@ -57,6 +57,30 @@ func allocSignal() spec {
 	}
 }
 
+func allocFreeze() spec {
+	return spec{
+		usage: "alloc freeze [options] <allocation> [<task>]", synopsis: "Holds running tasks of an allocation where they are", min: 1, max: 2, takes: "allocs",
+		setup: func(fs *flag.FlagSet) run {
+			task := fs.String("task", "", "Only this task.")
+			return ofAlloc(task, func(ctx context.Context, s *session, a *client.AllocDetail) error {
+				return s.client.FreezeAllocation(ctx, a.ID, *task)
+			})
+		},
+	}
+}
+
+func allocThaw() spec {
+	return spec{
+		usage: "alloc thaw [options] <allocation> [<task>]", synopsis: "Lets frozen tasks of an allocation continue", min: 1, max: 2, takes: "allocs",
+		setup: func(fs *flag.FlagSet) run {
+			task := fs.String("task", "", "Only this task.")
+			return ofAlloc(task, func(ctx context.Context, s *session, a *client.AllocDetail) error {
+				return s.client.ThawAllocation(ctx, a.ID, *task)
+			})
+		},
+	}
+}
+
 // checkResult is the last result of a check of an alloc.
 type checkResult struct {
 	ID, Check, Group, Mode, Output, Service, Status, Task string

@@ -13,13 +13,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// nowLimit is how long a node may take to say what tasks do now: it answers from memory.
+// nowLimit is how long a node may take to say what tasks do now: it answers from memory, and
+// asks drivers that can hold tasks.
 const nowLimit = 5 * time.Second
 
 // tasksNow asks the node of an alloc what its tasks do now. It returns nil if that adds
 // nothing to what servers know, or cannot be had.
 func (s *session) tasksNow(ctx context.Context, a *model.Allocation) map[string]*model.TaskNow {
-	if a.TerminalStatus() || !starting(a) {
+	waits := starting(a)
+	if a.TerminalStatus() || !waits && a.ClientStatus != model.AllocClientStatusRunning {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, nowLimit)
@@ -27,6 +29,9 @@ func (s *session) tasksNow(ctx context.Context, a *model.Allocation) map[string]
 	now, err := s.client.AllocationTasks(ctx, a.ID)
 	switch {
 	case errdefs.IsNotFound(err) || errdefs.IsUnimplemented(err): // an older agent, or the node has not got the alloc yet
+		return nil
+	case err != nil && !waits: // only what is frozen could be missing
+		fmt.Fprintf(s.Err, "Couldn't ask whether tasks are frozen: %s\n", client.Text(err))
 		return nil
 	case err != nil:
 		fmt.Fprintf(s.Err, "Couldn't retrieve what the tasks do now: %s\n", client.Text(err))
@@ -47,6 +52,9 @@ func starting(a *model.Allocation) bool {
 
 // describeNow prints what a task does now.
 func (s *session) describeNow(t *model.TaskNow) {
+	if t != nil && t.Paused {
+		s.printf("Frozen: its driver holds the task where it is; drover alloc thaw lets it continue")
+	}
 	if t == nil || t.Start == nil {
 		return
 	}

@@ -39,3 +39,17 @@ func TestTheStatusOfAnAllocShowsWhatAPendingTaskWaitsFor(t *testing.T) {
 		t.Errorf("with a node that does not answer: %d: %s%s", r.code, r.out, r.err)
 	}
 }
+
+func TestTheStatusOfARunningAllocShowsWhatIsFrozen(t *testing.T) {
+	answers := world()
+	answers["GET /v1/client/allocation/"+allocID+"/tasks"] = `{"Tasks":{"t":{"Paused":true}}}`
+	r := newFake(t, answers).at(t, nil, "alloc", "status", "bbbb")
+	if r.code != 0 || !strings.Contains(r.out, "Frozen: its driver holds the task where it is; drover alloc thaw lets it continue\n") {
+		t.Errorf("%d: %s%s", r.code, r.out, r.err)
+	}
+	answers["GET /v1/client/allocation/"+allocID+"/tasks"] = `{"Tasks":{"t":{}}}`
+	r = newFake(t, answers).at(t, nil, "alloc", "status", "bbbb")
+	if r.code != 0 || strings.Contains(r.out, "Frozen") {
+		t.Errorf("%d: %s%s", r.code, r.out, r.err)
+	}
+}

@@ -41,7 +41,7 @@ func world() map[string]string {
 	for _, verb := range []string{"fail", "pause", "promote", "unblock"} {
 		w["PUT /v1/deployment/"+verb+"/"+deplID] = done
 	}
-	for _, path := range []string{"/v1/client/allocation/" + allocID + "/restart", "/v1/client/allocation/" + allocID + "/signal", "/v1/job/web/versions/best/tag",
+	for _, path := range []string{"/v1/client/allocation/" + allocID + "/restart", "/v1/client/allocation/" + allocID + "/signal", "/v1/client/allocation/" + allocID + "/freeze", "/v1/client/allocation/" + allocID + "/thaw", "/v1/job/web/versions/best/tag",
 		"/v1/namespace/dev", "/v1/system/gc", "/v1/system/reconcile/summaries", "/v1/agent/force-leave",
 		"/v1/operator/raft/transfer-leadership", "/v1/agent/servers", "/v1/client/metadata"} {
 		w["PUT "+path] = "{}"
@@ -67,6 +67,8 @@ func TestCommandsAskTheAPIForWhatTheirFlagsSay(t *testing.T) {
 		"job promote -detach -group g web":                                            `PUT /v1/deployment/promote/` + deplID + `?namespace=default {"DeploymentID":"` + deplID + `","All":false,"Groups":["g"]}`,
 		"alloc stop -detach bbbb":                                                     `PUT /v1/allocation/` + allocID + `/stop?no_shutdown_delay=false {}`,
 		"alloc restart -all-tasks bbbb":                                               `PUT /v1/client/allocation/` + allocID + `/restart {"AllTasks":true,"TaskName":""}`,
+		"alloc freeze bbbb t":                                                         `PUT /v1/client/allocation/` + allocID + `/freeze {"Task":"t"}`,
+		"alloc thaw -task t bbbb":                                                     `PUT /v1/client/allocation/` + allocID + `/thaw {"Task":"t"}`,
 		"alloc signal -s SIGHUP bbbb t":                                               `PUT /v1/client/allocation/` + allocID + `/signal {"Signal":"SIGHUP","Task":"t"}`,
 		"node eligibility -disable aaaa":                                              `PUT /v1/node/` + nodeID + `/eligibility {"NodeID":"` + nodeID + `","Eligibility":"ineligible"}`,
 		"node drain -enable -force -detach -m why -self":                              `PUT /v1/node/` + nodeID + `/drain {"NodeID":"` + nodeID + `","DrainSpec":{"Deadline":-1,"IgnoreSystemJobs":false},"MarkEligible":false,"Meta":{"message":"why"}}`,

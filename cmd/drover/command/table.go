@@ -51,7 +51,7 @@ func specs() map[string]func() spec {
 		"job tag unset": jobTagUnset, "job validate": jobValidate,
 
 		"alloc checks": allocChecks, "alloc exec": allocExec, "alloc fs": allocFS, "alloc logs": allocLogs,
-		"alloc restart": allocRestart, "alloc signal": allocSignal, "alloc status": allocStatus, "alloc stop": allocStop,
+		"alloc freeze": allocFreeze, "alloc thaw": allocThaw, "alloc restart": allocRestart, "alloc signal": allocSignal, "alloc status": allocStatus, "alloc stop": allocStop,
 
 		"node config": nodeConfig, "node drain": nodeDrain, "node eligibility": nodeEligibility,
 		"node identity get": nodeIdentityGet, "node identity renew": nodeIdentityRenew, "node intro create": nodeIntroCreate,

@@ -324,7 +324,11 @@ func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uin
 			if asked++; asked == 1 {
 				pause = retryMin // the plugin is there
 			}
-			if runs, err = r.runs(drv, taskID(r.id, name, run), asked); err == nil {
+			var paused bool
+			if runs, paused, err = r.runs(drv, taskID(r.id, name, run), asked); err == nil {
+				if runs {
+					r.post(name, task.Held{Run: run, Paused: paused})
+				}
 				return runs, true
 			}
 		}
@@ -342,21 +346,21 @@ func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uin
 // the task is assumed to be running.
 const unknownTries = 5
 
-// runs asks the driver whether a recovered task is running. If it is not, waiting for
-// it returns how it ended.
-func (r *Runner) runs(drv driver.Driver, id string, asked int) (bool, error) {
+// runs asks the driver whether a recovered task is running, and whether it is paused. If it
+// is not running, waiting for it returns how it ended.
+func (r *Runner) runs(drv driver.Driver, id string, asked int) (runs, paused bool, err error) {
 	status, err := drv.InspectTask(r.ctx, id)
 	switch {
 	case errdefs.IsNotFound(err):
-		return false, nil
+		return false, false, nil
 	case errdefs.IsUnimplemented(err): // that it was taken over has to do
-		return true, nil
+		return true, false, nil
 	case err != nil:
-		return false, err
+		return false, false, err
 	case status.State == driver.TaskUnknown && asked < unknownTries:
-		return false, errdefs.Unavailablef("the driver does not know yet whether the task runs")
+		return false, false, errdefs.Unavailablef("the driver does not know yet whether the task runs")
 	}
-	return status.State != driver.TaskExited, nil
+	return status.State != driver.TaskExited, status.Paused, nil
 }
 
 // lost reports a task that disappeared while no agent ran.

@@ -45,7 +45,8 @@ type fakeDriver struct {
 	// onUpdate answers UpdateTask; nil is what a driver does that cannot.
 	onUpdate func(id string, r driver.Resources) error
 	away     error // every call answers it
-	unsure   int   // so many inspections answer that the state is unknown
+	features []driver.Feature
+	unsure   int // so many inspections answer that the state is unknown
 
 	lists     bool // it says which tasks it has
 	isolation driver.FSIsolation
@@ -61,6 +62,7 @@ type fakeTask struct {
 	config *driver.TaskConfig
 	exit   *driver.ExitResult
 	ended  chan struct{}
+	paused bool
 }
 
 func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
@@ -71,7 +73,7 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 }
 
 func (d *fakeDriver) Info() driver.Info {
-	return driver.Info{Name: "fake", Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation, DefaultUser: d.user, UnknownUser: d.unknown, DynamicUsers: d.dynamic, HostCgroup: d.cgroup},
+	return driver.Info{Name: "fake", Features: d.features, Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation, DefaultUser: d.user, UnknownUser: d.unknown, DynamicUsers: d.dynamic, HostCgroup: d.cgroup},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{{Name: "say", Type: schema.String}}}}
 }
 
@@ -160,7 +162,20 @@ func (d *fakeDriver) InspectTask(_ context.Context, id string) (*driver.TaskStat
 		d.unsure--
 		return &driver.TaskStatus{ID: id, State: driver.TaskUnknown}, nil
 	}
-	return &driver.TaskStatus{ID: id, State: driver.TaskRunning}, nil
+	return &driver.TaskStatus{ID: id, State: driver.TaskRunning, Paused: t.paused}, nil
+}
+
+func (d *fakeDriver) PauseTask(_ context.Context, id string) error { return d.hold(id, true) }
+
+func (d *fakeDriver) ResumeTask(_ context.Context, id string) error { return d.hold(id, false) }
+
+func (d *fakeDriver) hold(id string, pause bool) error {
+	t, err := d.get(id)
+	if err != nil {
+		return err
+	}
+	d.with(func() { t.paused = pause })
+	return nil
 }
 
 func (d *fakeDriver) WaitTask(ctx context.Context, id string) (driver.ExitResult, error) {

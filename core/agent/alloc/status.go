@@ -94,6 +94,9 @@ func judge(rule healthRule, tg *model.TaskGroup, states map[string]task.State, n
 			if s.Updating {
 				late[t.Name] = fmt.Sprintf("Task did not get its new resources by healthy_deadline of %s", rule.window)
 			}
+			if s.Paused {
+				late[t.Name] = fmt.Sprintf("Task was frozen at the healthy_deadline of %s; drover alloc thaw lets it continue", rule.window)
+			}
 			continue
 		}
 		if at.Add(rule.minHealthy).After(rule.deadline) {
@@ -123,11 +126,14 @@ func settledAt(t *model.Task, s task.State) (time.Time, bool) {
 		}
 		return *s.Report.FinishedAt, true
 	}
-	if s.Phase != task.Running || s.Report.StartedAt == nil || s.Updating {
+	if s.Phase != task.Running || s.Report.StartedAt == nil || s.Updating || s.Paused {
 		return time.Time{}, false
 	}
-	if s.UpdatedAt.After(*s.Report.StartedAt) {
-		return s.UpdatedAt, true
+	at := *s.Report.StartedAt
+	for _, later := range []time.Time{s.UpdatedAt, s.ResumedAt} {
+		if later.After(at) {
+			at = later
+		}
 	}
-	return *s.Report.StartedAt, true
+	return at, true
 }

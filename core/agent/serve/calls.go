@@ -120,11 +120,13 @@ func (s *Server) call(ctx context.Context, call rpc.Call, in <-chan []byte, send
 	case rpc.MethodChecks:
 		return with(call, func(q rpc.AllocRequest) error { return s.answerChecks(q, send) })
 	case rpc.MethodAllocTasks:
-		return with(call, func(q rpc.AllocRequest) error { return s.answerTasks(q, send) })
+		return with(call, func(q rpc.AllocRequest) error { return s.answerTasks(ctx, q, send) })
 	case rpc.MethodRestart:
 		return with(call, s.restartAlloc)
 	case rpc.MethodSignal:
 		return with(call, func(q rpc.SignalRequest) error { return s.signalAlloc(ctx, q) })
+	case rpc.MethodPause:
+		return with(call, func(q rpc.PauseRequest) error { return s.pauseAlloc(ctx, q) })
 	case rpc.MethodListFiles, rpc.MethodStatFile, rpc.MethodReadFile, rpc.MethodStreamFile:
 		return with(call, func(q rpc.FileRequest) error { return s.fileCall(ctx, call.Method, q, send) })
 	case rpc.MethodAllocData:
@@ -196,6 +198,14 @@ func (s *Server) signalAlloc(ctx context.Context, q rpc.SignalRequest) error {
 		return err
 	}
 	return r.Signal(ctx, q.Task, q.Signal)
+}
+
+func (s *Server) pauseAlloc(ctx context.Context, q rpc.PauseRequest) error {
+	r, err := s.cfg.Allocs.Runner(q.AllocID)
+	if err != nil {
+		return err
+	}
+	return r.Pause(ctx, q.Task, !q.Resume)
 }
 
 // answerChecks returns no results: service checks do not run on this node yet.

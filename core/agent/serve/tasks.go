@@ -4,13 +4,15 @@
 package serve
 
 import (
+	"context"
+
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 )
 
 // answerTasks tells what the tasks of an alloc do now.
-func (s *Server) answerTasks(q rpc.AllocRequest, send func([]byte) error) error {
+func (s *Server) answerTasks(ctx context.Context, q rpc.AllocRequest, send func([]byte) error) error {
 	r, err := s.cfg.Allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
@@ -18,6 +20,11 @@ func (s *Server) answerTasks(q rpc.AllocRequest, send func([]byte) error) error 
 	out := model.AllocTasks{Tasks: map[string]*model.TaskNow{}}
 	for _, step := range r.Steps() {
 		out.Tasks[step.Task] = &model.TaskNow{Start: startOf(step)}
+	}
+	for _, name := range r.Paused(ctx) {
+		if now := out.Tasks[name]; now != nil {
+			now.Paused = true
+		}
 	}
 	return sendJSON(send, out)
 }

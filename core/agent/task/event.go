@@ -89,6 +89,12 @@ type UpdateFailed struct {
 	Err    string
 }
 
+// Held is what the driver says of a run: it is paused, or it is not.
+type Held struct {
+	Run    uint64
+	Paused bool
+}
+
 // Wake means that WakeAt may have passed.
 type Wake struct{}
 
@@ -105,6 +111,7 @@ func (Rerun) isEvent()        {}
 func (Resize) isEvent()       {}
 func (Updated) isEvent()      {}
 func (UpdateFailed) isEvent() {}
+func (Held) isEvent()         {}
 func (Wake) isEvent()         {}
 func (Note) isEvent()         {}
 

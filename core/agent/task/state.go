@@ -78,6 +78,11 @@ type State struct {
 	Updating  bool      `json:",omitempty"`
 	UpdatedAt time.Time `json:",omitzero"`
 
+	// Paused means that the driver last said so of the current run. ResumedAt is when it said
+	// again that the run continues.
+	Paused    bool      `json:",omitempty"`
+	ResumedAt time.Time `json:",omitzero"`
+
 	// Counters since the node received the task.
 	Starts   uint64 `json:",omitempty"` // successful starts
 	OOMKills uint64 `json:",omitempty"`

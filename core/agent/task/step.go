@@ -82,6 +82,8 @@ func (m *machine) step(ev Event) {
 		m.updated(ev)
 	case UpdateFailed:
 		m.updateFailed(ev)
+	case Held:
+		m.held(ev)
 	case Wake:
 		m.wake()
 	case Note:
@@ -100,6 +102,7 @@ func (m *machine) begin() {
 func (m *machine) start() {
 	m.s.Phase, m.s.WakeAt, m.s.RestartWanted = Starting, time.Time{}, false
 	m.s.Has, m.s.Updating, m.s.UpdatedAt = m.spec.Limits, false, time.Time{}
+	m.s.Paused, m.s.ResumedAt = false, time.Time{}
 	m.s.Run++
 	m.do(Start{Run: m.s.Run})
 }
@@ -157,6 +160,21 @@ func (m *machine) updateFailed(ev UpdateFailed) {
 	m.restart(Restart{Reason: "Restarted to get its new resources"})
 }
 
+// held records whether a run is paused. One that is being stopped is resumed by its driver
+// for that, or killed.
+func (m *machine) held(ev Held) {
+	if ev.Run != m.s.Run || ev.Paused == m.s.Paused || m.s.Phase != Running && m.s.Phase != Delaying {
+		return
+	}
+	m.s.Paused = ev.Paused
+	if ev.Paused {
+		m.s.note(m.now, model.EventPaused())
+		return
+	}
+	m.s.ResumedAt = m.now.UTC()
+	m.s.note(m.now, model.EventResumed())
+}
+
 func (m *machine) startFailed(ev StartFailed) {
 	if m.s.Phase != Starting || ev.Run != m.s.Run {
 		return
@@ -190,6 +208,7 @@ func (m *machine) exited(ev Exited) {
 		m.s.OOMKills++
 	}
 	m.do(Destroy{Run: ev.Run})
+	m.s.Paused = false
 	m.s.note(m.now, model.EventTerminated(ev.ExitCode, ev.Signal, ev.OOMKilled, ev.Err))
 	well := ev.ExitCode == 0 && ev.Signal == 0 && !ev.OOMKilled && ev.Err == ""
 	switch {
@@ -242,7 +261,7 @@ func (m *machine) kill(ev Kill) {
 // stop asks a running task to end. A task that stops for a restart gets no "Killing"
 // event, as in the reference.
 func (m *machine) stop() {
-	m.s.Phase, m.s.WakeAt = Stopping, time.Time{}
+	m.s.Phase, m.s.WakeAt, m.s.Paused = Stopping, time.Time{}, false
 	if m.s.KillWanted {
 		m.s.note(m.now, model.EventKilling(m.spec.KillTimeout))
 	}

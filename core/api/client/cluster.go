@@ -50,6 +50,18 @@ func (c *Client) SignalAllocation(ctx context.Context, id, task, signal string) 
 	return err
 }
 
+// FreezeAllocation holds a running task of an alloc where it is, or all ("").
+func (c *Client) FreezeAllocation(ctx context.Context, id, task string) error {
+	_, err := c.Put(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/freeze", nil, map[string]any{"Task": task}, nil)
+	return err
+}
+
+// ThawAllocation lets a frozen task of an alloc continue, or all ("").
+func (c *Client) ThawAllocation(ctx context.Context, id, task string) error {
+	_, err := c.Put(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/thaw", nil, map[string]any{"Task": task}, nil)
+	return err
+}
+
 // AllocationTasks returns what the tasks of an alloc do now. The alloc's node answers.
 func (c *Client) AllocationTasks(ctx context.Context, id string) (*model.AllocTasks, error) {
 	out, _, err := get[*model.AllocTasks](ctx, c, "/v1/client/allocation/"+url.PathEscape(id)+"/tasks", nil)

@@ -53,6 +53,10 @@ func Refusal(found []Diagnostic) error { return v1.Refusal(found) }
 // It returns Unimplemented if it cannot.
 type Updater = v1.Updater
 
+// Pauser is a Driver that may pause and resume tasks: see sdk/driver/v1. It returns
+// Unimplemented if it cannot.
+type Pauser = v1.Pauser
+
 // Networker is a Driver that may make the networks of its tasks: see sdk/driver/v1. It
 // returns Unimplemented if it does not.
 type Networker = v1.Networker
@@ -141,6 +145,9 @@ const FeatureValidateTask = v1.FeatureValidateTask
 
 // FeatureUpdateResources: the driver is an Updater.
 const FeatureUpdateResources = v1.FeatureUpdateResources
+
+// FeaturePause: the driver is a Pauser.
+const FeaturePause = v1.FeaturePause
 
 // FeatureNetworks: the driver is a Networker.
 const FeatureNetworks = v1.FeatureNetworks

@@ -30,6 +30,32 @@ func (m *metered) DestroyNetwork(context.Context, string, *driver.NetworkIsolati
 	return nil
 }
 
+func (m *metered) PauseTask(context.Context, string) error {
+	m.asked++
+	return nil
+}
+
+func (m *metered) ResumeTask(context.Context, string) error {
+	m.asked++
+	return nil
+}
+
+func TestTasksArePausedOnlyByADriverThatAnnouncesIt(t *testing.T) {
+	for _, c := range []struct {
+		features []v1.Feature
+		want     int
+	}{{nil, 0}, {[]v1.Feature{v1.FeatureUpdateResources}, 0}, {[]v1.Feature{v1.FeaturePause}, 2}} {
+		m := &metered{features: c.features}
+		p := driver.NewProxy(m.Info(), driver.Limits{Ready: time.Minute, Call: time.Minute}, driver.Hooks{})
+		p.Attach(t.Context(), m)
+		paused, resumed := p.PauseTask(t.Context(), "task"), p.ResumeTask(t.Context(), "task")
+		if m.asked != c.want || errdefs.IsUnimplemented(paused) != (c.want == 0) || errdefs.IsUnimplemented(resumed) != (c.want == 0) {
+			t.Errorf("a driver with the features %q was asked %d times: %v, %v", c.features, m.asked, paused, resumed)
+		}
+		p.Close()
+	}
+}
+
 func TestNetworksAreAskedForOnlyOfADriverThatAnnouncesIt(t *testing.T) {
 	for _, c := range []struct {
 		features []v1.Feature

@@ -285,6 +285,26 @@ func (p *Proxy) UpdateTask(ctx context.Context, taskID string, resources Resourc
 	})
 }
 
+// PauseTask implements Pauser.
+func (p *Proxy) PauseTask(ctx context.Context, taskID string) error {
+	return p.onPauser(ctx, taskID, Pauser.PauseTask)
+}
+
+// ResumeTask implements Pauser.
+func (p *Proxy) ResumeTask(ctx context.Context, taskID string) error {
+	return p.onPauser(ctx, taskID, Pauser.ResumeTask)
+}
+
+func (p *Proxy) onPauser(ctx context.Context, taskID string, call func(Pauser, context.Context, string) error) error {
+	return p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) error {
+		u, ok := d.(Pauser)
+		if !ok || !slices.Contains(d.Info().Features, v1.FeaturePause) {
+			return errdefs.Unimplementedf("driver %q cannot pause tasks", p.name)
+		}
+		return call(u, ctx, taskID)
+	})
+}
+
 // SignalTask signals a task.
 func (p *Proxy) SignalTask(ctx context.Context, taskID string, signal string) error {
 	return p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) error {

@@ -36,6 +36,9 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 		if serr := t.settle(ctx); serr == nil && t.result() != nil {
 			return none, errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
 		}
+		if c, cerr := t.d.inspect(ctx, t.state.Container); cerr == nil && c.State.Paused {
+			return none, errdefs.FailedPreconditionf("exec in task %q: it is paused; resume it first", id)
+		}
 		return none, wrapTask(id, err)
 	}
 	r, err := e.run(ctx)

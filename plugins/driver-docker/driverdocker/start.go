@@ -357,6 +357,8 @@ func (d *Driver) InspectTask(ctx context.Context, id string) (*driver.TaskStatus
 		out.State, out.ExitedAt, out.Exit = driver.TaskExited, t.endedAt, &r
 	} else if cerr != nil {
 		out.State = driver.TaskUnknown // the daemon does not answer
+	} else {
+		out.Paused = c.State.Paused
 	}
 	return out, nil
 }

@@ -323,6 +323,7 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 		return nil
 	}
 	t.wasAsked()
+	_ = t.d.hold(ctx, t.state.Container, false) // a container that stays paused is killed
 	if signal == "" {
 		signal = "SIGTERM"
 		if c, err := t.d.inspect(ctx, t.state.Container); err == nil && c.Config.StopSignal != "" {
@@ -366,6 +367,9 @@ func (t *task) killAfter(ctx context.Context, timeout time.Duration) error {
 	for limited.Err() == nil {
 		if err = t.d.kill(limited, t.state.Container, "SIGKILL"); err != nil {
 			_ = t.settle(limited) // the error of the wait is reported
+			if t.result() == nil {
+				_ = t.d.hold(limited, t.state.Container, false) // it may be paused, and the next attempt reports an error
+			}
 		}
 		retry, cancel := context.WithTimeout(limited, killRetry)
 		over := t.await(retry)

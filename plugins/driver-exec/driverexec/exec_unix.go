@@ -82,6 +82,9 @@ func (d shared) execTarget(ctx context.Context, id string, opts driver.ExecOptio
 	if len(opts.Command) == 0 {
 		return nil, nil, errdefs.InvalidArgumentf("exec in task %q: no command given", id)
 	}
+	if supervised.Paused(status) {
+		return nil, nil, errdefs.FailedPreconditionf("exec in task %q: it is paused; resume it first", id)
+	}
 	if err := d.apply(&spec, opts); err != nil {
 		return nil, nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("exec in task %q: %w", id, err))
 	}

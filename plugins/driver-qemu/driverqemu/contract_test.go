@@ -14,12 +14,14 @@ import (
 	"math"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +42,10 @@ func runScript() {
 		fmt.Println("QEMU emulator version 7.2.22")
 		return
 	}
+	if os.Getenv(monitorOf) != "" {
+		serveMonitor()
+		return
+	}
 	if err := errors.Join(greet(), becomeScript()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -56,7 +62,48 @@ func option(name, text string) string {
 	return ""
 }
 
-// greet is the monitor. It serves the one connection that resumes the VM.
+// monitorOf is the variable by which a process of this binary is the monitor of a running VM:
+// it has the pid of the script.
+const monitorOf = "FAKE_MONITOR_OF"
+
+// serveMonitor stops and continues the processes of the script, as QEMU does those of a
+// machine, until the script has ended.
+func serveMonitor() {
+	pid, err := strconv.Atoi(os.Getenv(monitorOf))
+	l, lerr := net.FileListener(os.NewFile(3, "monitor"))
+	if err := errors.Join(err, lerr); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	go func() {
+		for ; os.Getppid() == pid; time.Sleep(10 * time.Millisecond) {
+		}
+		os.Exit(0)
+	}()
+	status := "running"
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		fmt.Fprintln(conn, `{"QMP": {"version": {}, "capabilities": []}}`)
+		for requests := bufio.NewScanner(conn); requests.Scan(); {
+			switch {
+			case strings.Contains(requests.Text(), `"stop"`):
+				status = "paused"
+				_ = syscall.Kill(-pid, syscall.SIGSTOP)
+			case strings.Contains(requests.Text(), `"cont"`):
+				status = "running"
+				_ = syscall.Kill(-pid, syscall.SIGCONT)
+			}
+			fmt.Fprintf(conn, "{\"return\": {\"status\": %q}}\n", status)
+		}
+		_ = conn.Close()
+	}
+}
+
+// greet is the monitor. It serves the one connection that resumes the VM, and leaves the
+// others to a process of its own, since this one becomes the script.
 func greet() error {
 	_, number, _ := strings.Cut(option("-chardev", "id=monitor"), "fd=")
 	fd, err := strconv.Atoi(number)
@@ -79,7 +126,14 @@ func greet() error {
 		}
 		fmt.Fprintf(conn, "{\"return\": %s}\n", answer)
 	}
-	return nil
+	file, err := l.(*net.UnixListener).File()
+	if err != nil {
+		return err
+	}
+	monitor := exec.Command(os.Args[0])
+	monitor.Env, monitor.ExtraFiles = append(os.Environ(), fmt.Sprintf("%s=%d", monitorOf, os.Getpid())), []*os.File{file}
+	monitor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return monitor.Start()
 }
 
 func becomeScript() error {

@@ -69,6 +69,9 @@ func (d *Driver) shutDown(ctx context.Context, id string, l *launch, timeout tim
 	}()
 	cut := time.NewTimer(timeout - min(flushTime, timeout/10))
 	defer cut.Stop()
+	limited, end := context.WithTimeout(ctx, monitorLimit)
+	_ = tell(limited, l, "cont") // a machine that stays paused is killed
+	end()
 	for {
 		// A monitor that is busy now may answer the next time: the guest keeps all the
 		// time that its task was given.

@@ -34,8 +34,11 @@ type Cgroups struct {
 const parent = "drover"
 
 // controllers are the controllers that we use. cpuacct and devices exist only in v1, io
-// only in v2: the blkio of v1 does not count what is written through the page cache.
-var controllers = []string{"cpu", "cpuset", "memory", "pids", "cpuacct", "devices", "io"}
+// only in v2: the blkio of v1 does not count what is written through the page cache. The
+// freezer is one only in v1, and is used only where there is no v2, which has its own.
+var controllers = []string{"cpu", "cpuset", "memory", "pids", "cpuacct", "devices", "io", freezer}
+
+const freezer = "freezer"
 
 // FindCgroups finds the mounted hierarchies.
 func FindCgroups() (*Cgroups, error) {
@@ -66,6 +69,7 @@ func FindCgroups() (*Cgroups, error) {
 	if c.Unified != "" {
 		list, _ := os.ReadFile(filepath.Join(c.Unified, "cgroup.controllers")) // an unreadable file means no controllers
 		c.v2 = strings.Fields(string(list))
+		delete(c.v1, freezer)
 	}
 	return c, nil
 }
@@ -158,6 +162,14 @@ func (g *Group) Paths() []string {
 // task runs, by controller.
 func (g *Group) Limited() map[string]string {
 	return map[string]string{"cpu": g.dirs["cpu"], "memory": g.dirs["memory"]}
+}
+
+// Freezer returns the directory whose files pause the group, or "" if there is none.
+func (g *Group) Freezer() string {
+	if dir := g.dirs[freezer]; dir != "" {
+		return dir
+	}
+	return g.Dir
 }
 
 // Make creates a group with its limits. The name must be new: the kernel kills
@@ -350,6 +362,10 @@ func (g *Group) Kill() {
 	}
 	for _, pid := range g.PIDs() { // before Linux 5.14
 		_ = unix.Kill(pid, unix.SIGKILL) // an error means that it has ended
+	}
+	if dir := g.dirs[freezer]; dir != "" {
+		// In v1, a process that is paused ends only once it continues.
+		_ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0) // an error means that the group is gone
 	}
 }
 

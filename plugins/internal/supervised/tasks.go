@@ -177,6 +177,9 @@ func (t *Tasks) StopTask(ctx context.Context, id string, timeout time.Duration, 
 	if err != nil {
 		return err
 	}
+	if err := thaw(ctx, c, id); err != nil {
+		return err
+	}
 	_, err = c.Stop(ctx, id, sig, timeout)
 	return err
 }
@@ -265,6 +268,8 @@ func (t *Tasks) InspectTask(ctx context.Context, id string) (*driver.TaskStatus,
 		out.State, out.Exit = driver.TaskExited, &r
 	case s.Ending:
 		out.State = driver.TaskUnknown
+	default:
+		out.Paused = Paused(s)
 	}
 	return out, nil
 }

@@ -9,8 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/plugins/internal/sandbox"
 )
 
 // cgroupRoot returns the mount point of the v2 hierarchy. A hybrid one without
@@ -44,6 +47,22 @@ func taskCgroup(root, key string) (dir string, fd int) {
 		return "", -1
 	}
 	return dir, fd
+}
+
+// hierarchies are the machine's cgroups. They do not change while it runs.
+var hierarchies = sync.OnceValues(sandbox.FindCgroups)
+
+// Freezer returns the directory of the cgroup whose files pause a task, or "" if the task
+// has none.
+func Freezer(s Status) (string, error) {
+	if s.Group == "" {
+		return s.Cgroup, nil
+	}
+	all, err := hierarchies()
+	if err != nil {
+		return "", err
+	}
+	return all.Open(s.Group).Freezer(), nil
 }
 
 // killCgroup kills every process in a task's cgroup, whatever session it moved to.

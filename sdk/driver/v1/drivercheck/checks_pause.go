@@ -15,11 +15,14 @@ import (
 // pauseChecks are the rules of driver.Pauser.
 var pauseChecks = []Check{
 	{"pause-holds", "nothing of a paused task runs until it is resumed, also across a new process of the driver; both calls may be repeated", canPause, checkPauseHolds},
-	{"pause-ends", "a paused task is stopped by its signal and destroyed by force as any other; one that has ended or is unknown is refused", canPause, checkPauseEnds},
+	{"pause-ends", "a paused task is stopped by its signal and destroyed by force as any other; one that has ended or is unknown is refused", canPauseAndSignal, checkPauseEnds},
 }
 
 // canPause is needs of a rule that reads the output of a task.
 func canPause(d driver.Driver) bool { return has(driver.FeaturePause)(d) && canLog(d) }
+
+// canPauseAndSignal is needs of a rule that has a task act on a signal, too.
+func canPauseAndSignal(d driver.Driver) bool { return canPause(d) && canSignal(d) }
 
 // counter is a script that prints numbers until it is stopped, and ends with code 7 when it
 // gets SIGTERM.
