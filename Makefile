@@ -71,8 +71,9 @@ docs: ## regenerate parts of docs/design from layers.txt, the packages' docs and
 	$(GO) test -count=1 ./core/agent/group -run TestTheDiagram -update
 
 .PHONY: sim
-sim: ## run SIM (10000) random histories of vanishing nodes; a failure prints its seed
+sim: ## run SIM (10000) random histories of vanishing nodes and SIM_SERVERS (1000) of servers; a failure prints its seed
 	$(GO) test -count=1 -timeout 60m ./test/sim/interleave -rapid.seed=0 -rapid.checks=$${SIM:-10000}
+	DROVER_SIM_SEEDS=$${SIM_SERVERS:-1000} $(GO) test -count=1 -timeout 60m -v ./test/sim/servers
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each

@@ -21,6 +21,8 @@ type Config struct {
 	// DataDir is the directory of the log and the snapshots. If it is empty, both are
 	// kept in memory and lost at a restart.
 	DataDir string
+	// Memory holds them if DataDir is empty, for simulations; nil means a new one.
+	Memory *Memory
 	// Dev reduces memory usage at the cost of write throughput, for development
 	// agents.
 	Dev bool

@@ -249,7 +249,11 @@ func (n *Node) stop() error {
 		n.pending.drain(drainTime)
 	}
 	stopped := make(chan error, 1)
-	go func() { stopped <- n.raft.Shutdown().Error() }()
+	down := n.raft.Shutdown()
+	if t, ok := n.transport.(*pipelines); ok {
+		t.endPipelines()
+	}
+	go func() { stopped <- down.Error() }()
 	var late <-chan time.Time
 	if n.brokenDown() != nil {
 		late = time.After(brokenStop)

@@ -36,8 +36,10 @@ const (
 
 func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, error) {
 	if cfg.DataDir == "" {
-		memory := raft.NewInmemStore()
-		return stores{log: memory, stable: memory, snapshots: raft.NewInmemSnapshotStore()}, nil
+		if cfg.Memory != nil {
+			return cfg.Memory.stores(), nil
+		}
+		return NewMemory().stores(), nil
 	}
 	profile, reserve := badgerlog.ProfileServer, uint64(serverReserve)
 	if cfg.Dev {

@@ -45,7 +45,7 @@ func openTransport(cfg Config, logger hclog.Logger, running *atomic.Pointer[raft
 	if cfg.Lookup != nil {
 		conf.ServerAddressProvider = lookup{cfg.Lookup, running}
 	}
-	return raft.NewNetworkTransportWithConfig(conf)
+	return &pipelines{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), open: map[raft.AppendPipeline]bool{}}
 }
 
 // lookup finds servers that have moved.

@@ -209,6 +209,33 @@ func (w *world) active() (out []string) {
 	return out
 }
 
+// variable returns a write of one of few variables, with and without locks, as clients send
+// them.
+func (w *world) variable() fsm.Command {
+	path := []string{"p/1", "p/2"}[w.rng.IntN(2)]
+	cur := w.f.Store().View().VariableByPath("default", path)
+	lock, index := []string{"", "l1", "l2"}[w.rng.IntN(3)], uint64(0)
+	if cur != nil {
+		index = cur.ModifyIndex
+		if cur.Lock != nil && w.rng.IntN(2) == 0 {
+			lock = cur.Lock.ID
+		}
+	}
+	cas := w.rng.IntN(3) == 0
+	if w.rng.IntN(6) == 0 {
+		return &fsm.DeleteVariable{Namespace: "default", Path: path, LockID: lock, CAS: cas, Index: index, Now: w.now}
+	}
+	v := &model.Variable{Namespace: "default", Path: path, ModifyTime: w.now}
+	if w.rng.IntN(3) > 0 {
+		v.Data = []byte(w.id())
+	}
+	op := w.rng.IntN(fsm.VariableReseal + 1)
+	if op == fsm.VariableAcquire {
+		v.Lock = &model.VariableLock{ID: "l1", TTL: time.Minute, LockDelay: time.Second, Deadline: w.now + int64(time.Duration(w.rng.IntN(3))*time.Second)}
+	}
+	return &fsm.PutVariable{Variable: v, Op: op, LockID: lock, CAS: cas, Index: index, Now: w.now}
+}
+
 // text returns something for a text field.
 func (fl filler) text(name string) string {
 	best, of := 0, []string{"", "x", "y", fmt.Sprint(fl.rng.IntN(3))}

@@ -116,8 +116,8 @@ func TestDamagedEntriesAndSnapshotsNeverPanic(t *testing.T) {
 	}
 }
 
-// everyLog returns a log with commands of every kind: half of them hang together, the other
-// half are filled at random. Those that were applied without an error are counted.
+// everyLog returns a log with commands of every kind: some hang together, some are filled at
+// random, and some write variables. Those that were applied without an error are counted.
 func everyLog(t *testing.T, seed uint64, n int, applied map[byte]int) []fsm.Entry {
 	t.Helper()
 	w := newWorld(seed)
@@ -152,6 +152,7 @@ func everyLog(t *testing.T, seed uint64, n int, applied map[byte]int) []fsm.Entr
 		w.between = nil
 		add(c)
 		add(filler{w}.any(kinds, turn))
+		add(w.variable())
 	}
 	return entries
 }

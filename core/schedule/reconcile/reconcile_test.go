@@ -820,3 +820,15 @@ func TestAnOutdatedAllocWhoseReplacementIsOutOfReachIsUpdatedOnlyWhenThatIsHeard
 		}
 	}
 }
+
+func TestTheReplacementOfALostSystemAllocDependsOnItsEnd(t *testing.T) {
+	b := newBench(model.JobTypeSystem, 1)
+	b.Job.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Minute}
+	late := b.alloc("late", 0, "n1")
+	late.ClientStatus = model.AllocClientStatusUnknown
+	late.AllocStates = []*model.AllocState{{Field: "ClientStatus", Value: model.AllocClientStatusUnknown, Time: now.Add(-time.Hour)}}
+	r := reconcile.System(b.Input, []*model.Node{b.nodes["n1"]}) // the node is back
+	if len(r.Place) != 1 || r.Place[0].Previous != late {
+		t.Errorf("%q: if late reports before it is stopped, it runs beside its replacement", told(r))
+	}
+}

@@ -63,6 +63,9 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 			stops := len(r.res.Stop)
 			keeps, old := r.systemAlloc(tg, a, u)
 			held[a.NodeID] = keeps || held[a.NodeID]
+			if !keeps {
+				previous[a.NodeID] = a // if it may not be stopped any more, nothing replaces it
+			}
 			if len(r.res.Stop) == stops && r.reachOf(tg, a) == inReach {
 				live = append(live, a)
 			}
