@@ -25,3 +25,8 @@ func NewFaults(log raft.LogStore, stable raft.StableStore, fatal func(error), re
 	f := &faults{LogStore: log, stable: stable, fatal: fatal, forever: release}
 	return f, func() { f.running.Store(true) }
 }
+
+// Pipeline returns what a Node makes of a pipeline of raft's transport.
+func Pipeline(p raft.AppendPipeline) raft.AppendPipeline {
+	return &pipeline{AppendPipeline: p, of: &pipelines{open: map[raft.AppendPipeline]bool{}}}
+}

@@ -6,7 +6,6 @@ package consensus
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/hashicorp/raft"
 )
@@ -15,39 +14,29 @@ import (
 // simulated server.
 type Memory struct {
 	log       *raft.InmemStore
-	snapshots *raft.InmemSnapshotStore
+	snapshots *memorySnapshots
 }
 
 // NewMemory returns an empty Memory.
 func NewMemory() *Memory {
-	return &Memory{log: raft.NewInmemStore(), snapshots: raft.NewInmemSnapshotStore()}
+	return &Memory{log: raft.NewInmemStore(), snapshots: &memorySnapshots{}}
 }
 
 func (m *Memory) stores() stores {
 	return stores{log: m.log, stable: m.log, snapshots: m.snapshots}
 }
 
-// Clone returns a copy of what is stored now. A server that starts with it has crashed at
-// this moment: what its former Node writes later, the copy does not have.
+// Clone returns a copy of what is stored now, while nobody writes. A server that starts with
+// it has crashed at this moment: what its former Node writes later, the copy does not have.
 func (m *Memory) Clone() (*Memory, error) {
-	out := NewMemory()
-	if err := errors.Join(m.cloneLog(out), m.cloneVotes(out), m.cloneSnapshot(out)); err != nil {
+	out := &Memory{log: raft.NewInmemStore(), snapshots: m.snapshots.clone()}
+	if err := errors.Join(m.cloneLog(out), m.cloneVotes(out)); err != nil {
 		return nil, fmt.Errorf("copy a log in memory: %w", err)
 	}
 	return out, nil
 }
 
-// cloneLog starts again if entries are deleted meanwhile.
 func (m *Memory) cloneLog(out *Memory) error {
-	for {
-		out.log = raft.NewInmemStore()
-		if err := m.cloneEntries(out); !errors.Is(err, raft.ErrLogNotFound) {
-			return err
-		}
-	}
-}
-
-func (m *Memory) cloneEntries(out *Memory) error {
 	first, err := m.log.FirstIndex()
 	if err != nil {
 		return err
@@ -58,7 +47,11 @@ func (m *Memory) cloneEntries(out *Memory) error {
 	}
 	for index := first; index <= last; index++ {
 		var entry raft.Log
-		if err := m.log.GetLog(index, &entry); err != nil {
+		err := m.log.GetLog(index, &entry)
+		if errors.Is(err, raft.ErrLogNotFound) {
+			continue // a snapshot of the leader has it
+		}
+		if err != nil {
 			return fmt.Errorf("entry %d: %w", index, err)
 		}
 		if err := out.log.StoreLog(&entry); err != nil {
@@ -82,22 +75,4 @@ func (m *Memory) cloneVotes(out *Memory) error {
 		return out.log.Set([]byte(candidate), v)
 	}
 	return nil // raft's store in memory has no other error than that there is no such key
-}
-
-func (m *Memory) cloneSnapshot(out *Memory) error {
-	list, err := m.snapshots.List()
-	if err != nil || len(list) == 0 {
-		return err
-	}
-	meta, r, err := m.snapshots.Open(list[0].ID)
-	if err != nil {
-		return err
-	}
-	_, names := raft.NewInmemTransport(memoryAddress) // only encodes the names of the members
-	sink, err := out.snapshots.Create(meta.Version, meta.Index, meta.Term, meta.Configuration, meta.ConfigurationIndex, names)
-	if err != nil {
-		return errors.Join(err, r.Close())
-	}
-	_, err = io.Copy(sink, r)
-	return errors.Join(err, sink.Close(), r.Close())
 }

@@ -5,13 +5,16 @@ package consensus
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// pipelines is raft's transport, except that a server that stops ends its pipelines. Raft
-// waits for ever for one whose answers nobody reads any more: its reader stops at once,
-// and its writer only when there is room for another request.
+// pipelines is raft's transport, except that it ends pipelines that are stuck, and those of a
+// server that stops. When raft has given up reading the answers of a pipeline, after a lost
+// answer or because it stops, and sends another request before it notices, it waits for room
+// in the pipeline for ever: that follower gets no entry any more, only heartbeats, or the
+// server never stops.
 type pipelines struct {
 	*raft.NetworkTransport
 	mu    sync.Mutex
@@ -50,6 +53,17 @@ func (t *pipelines) endPipelines() {
 type pipeline struct {
 	raft.AppendPipeline
 	of *pipelines
+}
+
+// stuckAfter is longer than the answers to all requests in a pipeline take: each has
+// peerTimeout, and there are two.
+const stuckAfter = 3 * peerTimeout
+
+// AppendEntries implements raft.AppendPipeline.
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	stuck := time.AfterFunc(stuckAfter, func() { _ = p.Close() }) // then raft makes another one
+	defer stuck.Stop()
+	return p.AppendPipeline.AppendEntries(args, resp)
 }
 
 // Close implements raft.AppendPipeline.

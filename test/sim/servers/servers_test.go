@@ -78,6 +78,7 @@ func (c *cluster) crash(s *server) {
 	for _, other := range c.servers {
 		c.net.lose(s.id, other.id) // nobody hears what it does from now on
 	}
+	synctest.Wait() // until nobody writes
 	disk, err := s.disk.Clone()
 	if err != nil {
 		c.t.Fatal(err)
@@ -168,7 +169,12 @@ func (c *cluster) rest() {
 			last = "written"
 		}
 	}
-	time.Sleep(30 * time.Second)
+	for n := 0; !c.caughtUp(); n++ {
+		if time.Sleep(time.Second); n > 300 { // raft waits up to 40 s between its attempts, and 10 s for each answer
+			c.t.Error("five minutes after all faults a server lags behind")
+			break
+		}
+	}
 	digests := map[string]bool{}
 	for _, s := range c.servers {
 		view := s.store.View()
@@ -187,6 +193,16 @@ func (c *cluster) rest() {
 	if len(digests) != 1 {
 		c.t.Errorf("the states differ: %v", digests)
 	}
+}
+
+// caughtUp reports whether the servers have applied the same entries.
+func (c *cluster) caughtUp() bool {
+	synctest.Wait()
+	at := map[uint64]bool{}
+	for _, s := range c.servers {
+		at[s.store.View().Index()] = true
+	}
+	return len(at) == 1
 }
 
 func (c *cluster) close() {
