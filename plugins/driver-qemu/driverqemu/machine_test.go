@@ -261,3 +261,48 @@ func TestAMachineIsAskedToShutDownByAPluginThatIsStillRecoveringIt(t *testing.T)
 		t.Errorf("it was cut off after %s of %s", took, timeout)
 	}
 }
+
+func TestAMachineIsPausedByItsMonitorAndStaysSoForThePluginAfter(t *testing.T) {
+	n := newNode(t, nil)
+	n.disk("disk.img", 1<<20)
+	task := n.task(map[string]any{"image_path": "disk.img"})
+	handle := n.run(task)
+	is := func(d *driverqemu.Driver, want bool) {
+		t.Helper()
+		s, err := d.InspectTask(t.Context(), task.ID)
+		if err != nil || s.State != driver.TaskRunning || s.Paused != want {
+			t.Errorf("%+v, %v; want Paused = %t", s, err, want)
+		}
+	}
+	is(n.d, false)
+	for range 2 {
+		if err := n.d.PauseTask(t.Context(), task.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := driverqemu.New(n.state)
+	t.Cleanup(func() {
+		if err := next.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := next.RecoverTask(t.Context(), handle); err != nil {
+		t.Fatal(err)
+	}
+	is(next, true)
+	for range 2 {
+		if err := next.ResumeTask(t.Context(), task.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is(next, false)
+	if err := next.PauseTask(t.Context(), task.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.StopTask(t.Context(), task.ID, time.Minute, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.PauseTask(t.Context(), task.ID); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("a machine that has ended: %v", err)
+	}
+}
