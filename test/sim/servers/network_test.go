@@ -23,11 +23,16 @@ func newNetwork() *network {
 	return &network{listeners: map[string]*listener{}, cut: map[[2]string]bool{}, conns: map[*conn]bool{}}
 }
 
+// latency is how long it takes to connect, so that time passes for whoever tries again at
+// once.
+const latency = 2 * time.Millisecond
+
 var errUnreachable = errors.New("nobody answers")
 
 // dial returns how a server connects to others.
 func (n *network) dial(from string) func(string, time.Duration) (net.Conn, error) {
 	return func(to string, _ time.Duration) (net.Conn, error) {
+		time.Sleep(latency)
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		l := n.listeners[to]

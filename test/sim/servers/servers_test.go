@@ -235,7 +235,7 @@ func seeds(t *testing.T) (from, to uint64) {
 		from = number("DROVER_SIM_SEED", 0)
 		return from, from + 1
 	}
-	return 0, number("DROVER_SIM_SEEDS", 50)
+	return 0, number("DROVER_SIM_SEEDS", 30)
 }
 
 // TestWhatIsAcknowledgedSurvivesAndStatesAreEqualWhateverBreaks plays a history for each
