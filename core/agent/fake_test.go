@@ -409,6 +409,11 @@ func (s *fakeServers) Register(_ context.Context, n *model.Node) (rpc.Lease, err
 	return lease, nil
 }
 
+// Change refuses all changes, as a server of the release before does.
+func (s *fakeServers) Change(context.Context, *model.NodeChange) (rpc.Lease, error) {
+	return rpc.Lease{}, errdefs.Unimplementedf("unknown method Change")
+}
+
 func (s *fakeServers) PutDriverSchemas(_ context.Context, _ rpc.Identity, bodies [][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -95,6 +96,9 @@ func (a *Agent) describe() *model.Node {
 	addDevices(n, devices)
 	plugins, _ := a.plugins.Plugins()
 	addPlugins(n, plugins)
+	if before := a.Node(); before != nil {
+		keepTimes(n, before)
+	}
 	return n
 }
 
@@ -130,6 +134,22 @@ func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint) {
 			n.Attributes[model.UpdatesResourcesAttribute(p.Name)] = "true"
 		}
 		n.Drivers[p.Name] = info
+	}
+}
+
+// keepTimes gives drivers that have not changed since before the time at which they last
+// did, so that servers need not be told of them again.
+func keepTimes(n, before *model.Node) {
+	for name, now := range n.Drivers {
+		was := before.Drivers[name]
+		if was == nil {
+			continue
+		}
+		then := *now
+		then.UpdateTime = was.UpdateTime
+		if reflect.DeepEqual(&then, was) {
+			n.Drivers[name] = was
+		}
 	}
 }
 

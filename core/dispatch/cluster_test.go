@@ -201,8 +201,12 @@ func (m wire) Holder(ctx context.Context, id string) (string, error) {
 	return ask(m, func(l dispatch.Leader) (string, error) { return l.Holder(ctx, id) })
 }
 
-func (m wire) Register(ctx context.Context, server string, node *model.Node) (uint64, error) {
-	return ask(m, func(l dispatch.Leader) (uint64, error) { return l.Register(ctx, server, node) })
+func (m wire) Register(ctx context.Context, server string, node *model.Node) (dispatch.Registered, error) {
+	return ask(m, func(l dispatch.Leader) (dispatch.Registered, error) { return l.Register(ctx, server, node) })
+}
+
+func (m wire) Change(ctx context.Context, server string, change *model.NodeChange) (dispatch.Registered, error) {
+	return ask(m, func(l dispatch.Leader) (dispatch.Registered, error) { return l.Change(ctx, server, change) })
 }
 
 func (m wire) Ready(ctx context.Context, server string, id rpc.Identity) (uint64, error) {

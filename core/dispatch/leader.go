@@ -26,9 +26,10 @@ type Leader interface {
 	Confirm(ctx context.Context) (model.ClusterPoint, error)
 	// Holder returns the id of the server that hears the node. NotFound: none does.
 	Holder(ctx context.Context, nodeID string) (server string, err error)
-	// Register is rpc.Servers.Register without the lease. It returns the index of the
-	// state that contains the registration.
-	Register(ctx context.Context, server string, node *model.Node) (index uint64, err error)
+	// Register is rpc.Servers.Register without the lease.
+	Register(ctx context.Context, server string, node *model.Node) (Registered, error)
+	// Change is rpc.Servers.Change without the lease.
+	Change(ctx context.Context, server string, change *model.NodeChange) (Registered, error)
 	// Ready makes a node ready that was down or disconnected and is heard again. It
 	// returns the index of the state in which the node is ready.
 	Ready(ctx context.Context, server string, id rpc.Identity) (index uint64, err error)
@@ -39,6 +40,14 @@ type Leader interface {
 	// PutDriverSchemas is rpc.Servers.PutDriverSchemas. It returns the index of the
 	// state that contains the schemas.
 	PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies [][]byte) (index uint64, err error)
+}
+
+// Registered is the answer to a registration.
+type Registered struct {
+	// Index is the index of the state that contains the registration.
+	Index uint64
+	// Version is that of rpc.Lease.
+	Version uint64
 }
 
 // Report is what a server tells the leader about the nodes that it hears. Nodes that it

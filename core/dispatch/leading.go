@@ -4,13 +4,11 @@
 package dispatch
 
 import (
-	"bytes"
 	"context"
 	"time"
 
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/nodeevals"
 	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
@@ -116,84 +114,6 @@ func (l leading) touch(who HeardNode) {
 	if l.d.roll != nil {
 		l.d.roll.touch(who, now)
 	}
-}
-
-// Register implements Leader. A registration that changes nothing is not written, so that
-// nodes that return cost no log entries.
-func (l leading) Register(ctx context.Context, server string, node *model.Node) (uint64, error) {
-	d := l.d
-	if node == nil {
-		return 0, errdefs.InvalidArgumentf("the registration is empty; send the node")
-	}
-	stored := node.Copy()
-	stored.Drivers, stored.Events = namedDrivers(node.Drivers), reported(node.Events)
-	if err := stored.ValidateRegistration(); err != nil {
-		return 0, err
-	}
-	if node.Region != "" && d.cfg.Region != "" && node.Region != d.cfg.Region {
-		return 0, errdefs.InvalidArgumentf("this server is of region %q and the node of region %q; set the region, or the servers, in the node's configuration", d.cfg.Region, node.Region)
-	}
-	view := d.cfg.Store.View()
-	if err := sameCluster(view, node.ClusterID); err != nil {
-		return 0, err
-	}
-	before := view.NodeByID(node.ID)
-	if before != nil && !sameSecret(before.SecretID, node.SecretID) {
-		return 0, wrongSecret(node.ID)
-	}
-	who := HeardNode{NodeID: node.ID, Instance: node.Instance, Session: node.Session}
-	if err := l.claim(server, who); err != nil {
-		return 0, err
-	}
-	now := d.cfg.Now()
-	if before == nil && d.cfg.Tokens != nil {
-		if err := d.cfg.Tokens.Admit(view, node, now); err != nil {
-			return 0, err
-		}
-	}
-	stored.Region, stored.Instance, stored.Session, stored.ClusterID, stored.Token = "", "", 0, "", ""
-	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
-	if view.Level() < 2 { // servers that cannot store them take part; the node is stored with them when it registers next
-		stored = stored.AtLevel1()
-	}
-	stored.ComputedClass = stored.ComputeClass()
-	if registered(before, stored) {
-		l.touch(who)
-		return view.Index(), nil
-	}
-	var cmd fsm.Command = &fsm.RegisterNode{Node: stored}
-	if nodeevals.Needed(before, stored) {
-		if evals := d.cfg.NodeEvals(view, stored, now); len(evals) > 0 {
-			cmd = &fsm.Batch{Commands: []fsm.Command{cmd, &fsm.UpsertEvals{Evals: evals}}}
-		}
-	}
-	index, err := d.propose(ctx, cmd)
-	if err == nil {
-		l.touch(who)
-	}
-	return index, err
-}
-
-// registered reports whether the state has a node as it registers now.
-func registered(before, now *model.Node) bool {
-	if before == nil || before.Status != now.Status || len(now.Events) > 0 {
-		return false
-	}
-	x := *now
-	if x.NodePool == "" {
-		x.NodePool = model.NodePoolDefault
-	}
-	x.StatusUpdatedAt, x.Events = before.StatusUpdatedAt, before.Events
-	x.CreateIndex, x.ModifyIndex = before.CreateIndex, before.ModifyIndex
-	x.DrainStrategy, x.Drain, x.LastDrain, x.SchedulingEligibility = before.DrainStrategy, before.Drain, before.LastDrain, before.SchedulingEligibility
-	x.LastMissedHeartbeatIndex, x.LastAllocUpdateIndex = before.LastMissedHeartbeatIndex, before.LastAllocUpdateIndex
-	codec := fsm.NewCodec() // of which equal values have equal encodings
-	a, err := codec.Append(nil, &x)
-	if err != nil {
-		return false
-	}
-	b, err := codec.Append(nil, before)
-	return err == nil && bytes.Equal(a, b)
 }
 
 // Ready implements Leader.

@@ -18,6 +18,20 @@ import (
 // Register implements rpc.Servers: the leader stores the registration, and makes the node
 // ready.
 func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease, error) {
+	return d.register(ctx, node, func() (Registered, error) { return d.leader.Register(ctx, d.cfg.ServerID, node) })
+}
+
+// Change implements rpc.Servers: like Register, but the leader makes the registration from
+// the one in the state.
+func (d *Dispatcher) Change(ctx context.Context, change *model.NodeChange) (rpc.Lease, error) {
+	if change == nil {
+		return rpc.Lease{}, errdefs.InvalidArgumentf("the change of the registration is empty; send what differs")
+	}
+	return d.register(ctx, change.Node, func() (Registered, error) { return d.leader.Change(ctx, d.cfg.ServerID, change) })
+}
+
+// register registers a node. Of node only what each registration has is read.
+func (d *Dispatcher) register(ctx context.Context, node *model.Node, store func() (Registered, error)) (rpc.Lease, error) {
 	if node == nil {
 		return rpc.Lease{}, errdefs.InvalidArgumentf("the registration is empty; send the node")
 	}
@@ -33,11 +47,12 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 	if err != nil {
 		return rpc.Lease{}, err
 	}
-	index, err := d.leader.Register(ctx, d.cfg.ServerID, node)
+	stored, err := store()
 	if err != nil {
 		return rpc.Lease{}, err
 	}
-	lease, err := d.welcome(ctx, who, index)
+	lease, err := d.welcome(ctx, who, stored.Index)
+	lease.Version = stored.Version
 	if lease.Identity = fresh; err == nil && fresh == "" {
 		lease.Identity, err = d.identityFor(node) // it may have been unknown before
 	}

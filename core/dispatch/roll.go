@@ -34,6 +34,7 @@ type listed struct {
 	server   string // hears the node; "" means none
 	instance string
 	session  uint64
+	number   uint64    // of the newest registration of the instance: see model.Node
 	fresh    bool      // a server hears it that has yet to report it
 	late     bool      // its server has missed a heartbeat of it
 	heard    time.Time // newest time at which it was certainly heard
@@ -164,10 +165,24 @@ func (r *roll) touch(who HeardNode, now time.Time) {
 	}
 }
 
+// newest notes a registration, and reports whether no newer one of the same process was
+// noted before. One that is repeated is as new.
+func (r *roll) newest(who HeardNode, number uint64) bool {
+	p := r.nodes[who.NodeID]
+	if p == nil || p.instance != who.Instance {
+		return true // it is noted with the next one
+	}
+	if who.Session < p.session || number != 0 && number < p.number {
+		return false
+	}
+	p.number = max(p.number, number)
+	return true
+}
+
 // begin notes a node's newest session.
 func (p *listed) begin(who HeardNode) {
 	if p.instance != who.Instance {
-		p.instance, p.session = who.Instance, 0
+		p.instance, p.session, p.number = who.Instance, 0, 0
 	}
 	p.session = max(p.session, who.Session)
 }

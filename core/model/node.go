@@ -81,6 +81,9 @@ type Node struct {
 	// Token is set in registrations: the identity that servers have given to the node, or
 	// the token that introduces it. It is not stored.
 	Token string `json:"-"`
+	// Number is set in registrations and counts those of the process, so that servers know
+	// which of two is the newer one. 0 is not compared. It is not stored.
+	Number uint64 `json:"-"`
 }
 
 // Ready reports whether allocs may be placed on the node.

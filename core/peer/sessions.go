@@ -41,6 +41,10 @@ type (
 		Server string
 		Node   *model.Node
 	}
+	changeAt struct {
+		Server string
+		Change *model.NodeChange
+	}
 	identityAt struct {
 		Server string
 		ID     rpc.Identity
@@ -66,9 +70,11 @@ var (
 		server, err := p.sessions.Leading().Holder(ctx, n.ID)
 		return serverName{server}, err
 	}}
-	callRegister = leaderCall[nodeAt, atIndex]{"Register", func(ctx context.Context, p *Peers, n *nodeAt) (atIndex, error) {
-		index, err := p.sessions.Leading().Register(ctx, n.Server, n.Node)
-		return atIndex{index}, err
+	callRegister = leaderCall[nodeAt, dispatch.Registered]{"Register", func(ctx context.Context, p *Peers, n *nodeAt) (dispatch.Registered, error) {
+		return p.sessions.Leading().Register(ctx, n.Server, n.Node)
+	}}
+	callChange = leaderCall[changeAt, dispatch.Registered]{"Change", func(ctx context.Context, p *Peers, c *changeAt) (dispatch.Registered, error) {
+		return p.sessions.Leading().Change(ctx, c.Server, c.Change)
 	}}
 	callReady = leaderCall[identityAt, atIndex]{"Ready", func(ctx context.Context, p *Peers, n *identityAt) (atIndex, error) {
 		index, err := p.sessions.Leading().Ready(ctx, n.Server, n.ID)
@@ -96,7 +102,7 @@ func (p *Peers) Answer(own Sessions) { p.sessions = own }
 // Serve makes s answer the calls of other servers. It must be called after Answer and
 // before s.Serve.
 func (p *Peers) Serve(s *rpc.Server) {
-	s.ServePeers(p.sessions.Attached, served(p, callReport), served(p, callConfirm), served(p, callHolder), served(p, callRegister),
+	s.ServePeers(p.sessions.Attached, served(p, callReport), served(p, callConfirm), served(p, callHolder), served(p, callRegister), served(p, callChange),
 		served(p, callReady), served(p, callAway), served(p, callUpdateAllocs), served(p, callSchemas), served(p, callAcceptKey), p.fileParts())
 }
 
@@ -166,9 +172,12 @@ func (l theLeader) Holder(ctx context.Context, nodeID string) (string, error) {
 	return name.ID, err
 }
 
-func (l theLeader) Register(ctx context.Context, server string, node *model.Node) (uint64, error) {
-	at, err := ask(ctx, l.p, callRegister, &nodeAt{server, node})
-	return at.Index, err
+func (l theLeader) Register(ctx context.Context, server string, node *model.Node) (dispatch.Registered, error) {
+	return ask(ctx, l.p, callRegister, &nodeAt{server, node})
+}
+
+func (l theLeader) Change(ctx context.Context, server string, change *model.NodeChange) (dispatch.Registered, error) {
+	return ask(ctx, l.p, callChange, &changeAt{server, change})
 }
 
 func (l theLeader) Ready(ctx context.Context, server string, id rpc.Identity) (uint64, error) {

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 // fake is the servers' side: it remembers what came and hands out its node.
 type fake struct {
 	node     *model.Node
+	change   *model.NodeChange
 	reports  []*model.AllocReport
 	schemas  [][]byte
 	attached chan rpc.Node
@@ -40,6 +41,11 @@ type fake struct {
 func (f *fake) Register(_ context.Context, n *model.Node) (rpc.Lease, error) {
 	f.node = n
 	return rpc.Lease{TTL: time.Minute, Index: 7, Servers: []string{"a:1"}, Missing: []string{"h"}}, nil
+}
+
+func (f *fake) Change(_ context.Context, c *model.NodeChange) (rpc.Lease, error) {
+	f.change = c
+	return rpc.Lease{Version: c.Base + 1}, nil
 }
 
 func (f *fake) Beat(_ context.Context, id rpc.Identity) (rpc.Lease, error) {
@@ -212,6 +218,16 @@ func TestWhatANodeOwnsArrivesUnchanged(t *testing.T) {
 	}
 	if !reflect.DeepEqual(f.node, sent) {
 		t.Fatalf("registered %+v, want %+v", f.node, sent)
+	}
+	now := sent.Copy()
+	now.Attributes, now.Number = map[string]string{"cpu": "8"}, 2
+	change := model.ChangeOf(sent, now)
+	change.Base = 1 << 63
+	if lease, err := c.Change(t.Context(), change); err != nil || lease.Version != 1<<63+1 {
+		t.Fatalf("lease %+v, %v", lease, err)
+	}
+	if got := f.change.Apply(sent); got.Number != 2 || !reflect.DeepEqual(got.Registration(), now.Registration()) {
+		t.Fatalf("changed to %+v, want %+v", got, now)
 	}
 	at, none := int64(9), int64(0)
 	update := &model.AllocReport{

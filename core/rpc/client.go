@@ -147,6 +147,14 @@ func (c *Client) Register(ctx context.Context, node *model.Node) (lease Lease, e
 	return lease, err
 }
 
+// Change implements Servers.
+func (c *Client) Change(ctx context.Context, change *model.NodeChange) (lease Lease, err error) {
+	if err = c.ask(ctx, Identity{NodeID: change.Node.ID, SecretID: change.Node.SecretID}, methodChange, change, &lease); err == nil {
+		c.learn(lease.Servers)
+	}
+	return lease, err
+}
+
 // Beat implements Servers.
 func (c *Client) Beat(ctx context.Context, id Identity) (lease Lease, err error) {
 	lease, sent, err := c.beats.Load().beat(ctx, id)

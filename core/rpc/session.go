@@ -21,6 +21,10 @@ type Servers interface {
 	// Register sends all properties of the node, at its start and after each change.
 	// It also counts as a heartbeat.
 	Register(ctx context.Context, node *model.Node) (Lease, error)
+	// Change sends how the registration differs from the one that the Version of a lease
+	// stands for. It also counts as a heartbeat. Aborted: the servers have another one.
+	// Unimplemented: they are too old. After both the node must send all with Register.
+	Change(ctx context.Context, change *model.NodeChange) (Lease, error)
 	// Beat is the heartbeat. It is due before the lease ends.
 	Beat(ctx context.Context, id Identity) (Lease, error)
 	// Away announces a clean shutdown of the agent during which tasks keep running.
@@ -114,6 +118,9 @@ type Lease struct {
 	Missing []string
 	// ClusterID is the id of the servers' cluster.
 	ClusterID string
+	// Version is a number that only the content of the node's registration in the state
+	// has, in the answer to a registration: see Servers.Change. 0: the servers do not say.
+	Version uint64
 	// Identity is a new identity for the node, which it shows in its registrations; "" if
 	// it keeps what it has.
 	Identity string

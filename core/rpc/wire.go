@@ -18,6 +18,7 @@ import (
 const (
 	serviceName        = "drover.rpc.v1.Servers"
 	methodRegister     = "Register"
+	methodChange       = "Change"
 	methodBeat         = "Beat"
 	methodAway         = "Away"
 	methodUpdateAllocs = "UpdateAllocs"
@@ -186,6 +187,10 @@ func service() *grpc.ServiceDesc {
 		Methods: []grpc.MethodDesc{
 			unary(methodRegister, func(ctx context.Context, s Servers, n *model.Node) (*Lease, error) {
 				lease, err := s.Register(ctx, n)
+				return &lease, err
+			}),
+			unary(methodChange, func(ctx context.Context, s Servers, c *model.NodeChange) (*Lease, error) {
+				lease, err := s.Change(ctx, c)
 				return &lease, err
 			}),
 			unary(methodBeat, func(ctx context.Context, s Servers, id *Identity) (*Lease, error) {

@@ -91,6 +91,7 @@ type Session struct {
 	cluster allegiance
 	events  eventLog
 	token   token
+	stored  stored
 
 	keptMu sync.Mutex
 	kept   []string // the servers on disk, sorted
@@ -174,7 +175,7 @@ func (s *Session) register(ctx context.Context) (rpc.Lease, error) {
 	node := s.parts.Node().Copy()
 	events := s.events.unsent()
 	node.Events, node.ClusterID, node.Session, node.Token = events, s.cluster.point().ClusterID, s.number.Load(), s.token.shown()
-	lease, err := s.cfg.Servers.Register(ctx, node)
+	lease, err := s.stored.send(ctx, s.cfg.Servers, node)
 	if err == nil {
 		err = s.cluster.answered(ctx, lease.ClusterID)
 	}

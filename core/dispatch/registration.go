@@ -1,0 +1,152 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/nodeevals"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Register implements Leader.
+func (l leading) Register(ctx context.Context, server string, node *model.Node) (Registered, error) {
+	if node == nil {
+		return Registered{}, errdefs.InvalidArgumentf("the registration is empty; send the node")
+	}
+	return l.register(ctx, l.d.cfg.Store.View(), server, node)
+}
+
+// Change implements Leader. The registration from which the change starts is the one in
+// the state, so any server can lead meanwhile, and start anew. If the state has another
+// one (an answer was lost, a snapshot was restored), the node sends all.
+func (l leading) Change(ctx context.Context, server string, change *model.NodeChange) (Registered, error) {
+	if change == nil || change.Node == nil {
+		return Registered{}, errdefs.InvalidArgumentf("the change of the registration is empty; send what differs")
+	}
+	view := l.d.cfg.Store.View()
+	before := view.NodeByID(change.Node.ID)
+	if before == nil {
+		return Registered{}, sendAll(change.Node.ID)
+	}
+	if !sameSecret(before.SecretID, change.Node.SecretID) {
+		return Registered{}, wrongSecret(before.ID)
+	}
+	if v, err := versionOf(before, view.Level()); err != nil || v != change.Base {
+		return Registered{}, sendAll(before.ID)
+	}
+	return l.register(ctx, view, server, change.Apply(before))
+}
+
+func sendAll(nodeID string) error {
+	return errdefs.Abortedf("the servers have another registration of node %q than the one that it changes; send all of it", nodeID)
+}
+
+// register stores a registration. One that changes nothing is not written, so that nodes
+// that return cost no log entries.
+func (l leading) register(ctx context.Context, view *state.View, server string, node *model.Node) (Registered, error) {
+	d := l.d
+	stored := node.Copy()
+	stored.Drivers, stored.Events = namedDrivers(node.Drivers), reported(node.Events)
+	if err := stored.ValidateRegistration(); err != nil {
+		return Registered{}, err
+	}
+	if node.Region != "" && d.cfg.Region != "" && node.Region != d.cfg.Region {
+		return Registered{}, errdefs.InvalidArgumentf("this server is of region %q and the node of region %q; set the region, or the servers, in the node's configuration", d.cfg.Region, node.Region)
+	}
+	if err := sameCluster(view, node.ClusterID); err != nil {
+		return Registered{}, err
+	}
+	before := view.NodeByID(node.ID)
+	if before != nil && !sameSecret(before.SecretID, node.SecretID) {
+		return Registered{}, wrongSecret(node.ID)
+	}
+	who := HeardNode{NodeID: node.ID, Instance: node.Instance, Session: node.Session}
+	if err := l.claim(server, who); err != nil {
+		return Registered{}, err
+	}
+	if err := l.newest(who, node.Number); err != nil {
+		return Registered{}, err
+	}
+	now := d.cfg.Now()
+	if before == nil && d.cfg.Tokens != nil {
+		if err := d.cfg.Tokens.Admit(view, node, now); err != nil {
+			return Registered{}, err
+		}
+	}
+	stored.Region, stored.Instance, stored.Session, stored.Number, stored.ClusterID, stored.Token = "", "", 0, 0, "", ""
+	stored.Status, stored.StatusUpdatedAt = model.NodeStatusReady, now.Unix()
+	level := view.Level()
+	if level < 2 { // servers that cannot store them take part; the node is stored with them when it registers next
+		stored = stored.AtLevel1()
+	}
+	stored.ComputedClass = stored.ComputeClass()
+	version, err := versionOf(stored, level)
+	if err != nil {
+		return Registered{}, err
+	}
+	if same, err := registered(before, stored); err != nil {
+		return Registered{}, err
+	} else if same {
+		l.touch(who)
+		return Registered{view.Index(), version}, nil
+	}
+	var cmd fsm.Command = &fsm.RegisterNode{Node: stored}
+	if nodeevals.Needed(before, stored) {
+		if evals := d.cfg.NodeEvals(view, stored, now); len(evals) > 0 {
+			cmd = &fsm.Batch{Commands: []fsm.Command{cmd, &fsm.UpsertEvals{Evals: evals}}}
+		}
+	}
+	index, err := d.propose(ctx, cmd)
+	if err == nil {
+		l.touch(who)
+	}
+	return Registered{index, version}, err
+}
+
+// newest refuses a registration of an agent process that comes later than a newer one of
+// the same process. The newer one was sent because the sender had given this one up.
+func (l leading) newest(who HeardNode, number uint64) error {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	if l.d.roll != nil && !l.d.roll.newest(who, number) {
+		return errdefs.Abortedf("a newer registration of node %q has arrived before this one; this one is dropped", who.NodeID)
+	}
+	return nil
+}
+
+// registered reports whether the state has a node as it registers now.
+func registered(before, now *model.Node) (bool, error) {
+	if before == nil || before.Status != now.Status || len(now.Events) > 0 {
+		return false, nil
+	}
+	a, err := contentOf(before)
+	if err != nil {
+		return false, err
+	}
+	b, err := contentOf(now)
+	return bytes.Equal(a, b), err
+}
+
+// contentOf returns what is kept of a registration. Equal ones are equal bytes.
+func contentOf(n *model.Node) ([]byte, error) {
+	return fsm.NewCodec().Append(nil, n.Registration())
+}
+
+// versionOf returns a number that only this content of a registration has. It depends on
+// the capability level, because at a higher one more of the same registration is stored.
+func versionOf(n *model.Node, level int) (uint64, error) {
+	content, err := contentOf(n)
+	if err != nil {
+		return 0, err
+	}
+	sum := sha256.Sum256(append(content, byte(level)))
+	return binary.BigEndian.Uint64(sum[:]), nil
+}

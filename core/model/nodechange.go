@@ -1,0 +1,149 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package model
+
+import (
+	"reflect"
+	"slices"
+)
+
+// NodeChange is how a node's registration differs from an earlier one. Both sides must mean
+// the same earlier one, for which Base is a number that only its content has.
+type NodeChange struct {
+	Base uint64
+	// Node has the values that differ, and what each registration has: who the node is, its
+	// process, its cluster, its token and its new events.
+	Node *Node
+	// Fields are the fields of Node that replace those of the earlier registration.
+	Fields []string
+	// Resources are the fields of Node.NodeResources that do so.
+	Resources []string
+	// Gone are the keys that are removed, by the name of the map. All entries of maps in
+	// Node are added, or replace entries.
+	Gone map[string][]string
+}
+
+// ofServers are the fields of Node that servers set: a registration has none of them.
+var ofServers = []string{
+	"Status", "StatusUpdatedAt", "SchedulingEligibility", "Drain", "DrainStrategy", "LastDrain", "ComputedClass",
+	"LastMissedHeartbeatIndex", "LastAllocUpdateIndex", "CreateIndex", "ModifyIndex",
+}
+
+// ofEach are the fields that each registration has, also one that tells only changes.
+var ofEach = []string{"ID", "SecretID", "Events", "Region", "Instance", "ClusterID", "Session", "Number", "Token"}
+
+// Registration returns what is kept of a node's registration: the node without what
+// servers set, and without what only one registration says.
+func (n *Node) Registration() *Node {
+	c := n.Copy()
+	v := reflect.ValueOf(c).Elem()
+	for _, name := range slices.Concat(ofServers, ofEach) {
+		v.FieldByName(name).SetZero()
+	}
+	c.ID, c.SecretID = n.ID, n.SecretID
+	if c.NodePool == "" {
+		c.NodePool = NodePoolDefault
+	}
+	return c
+}
+
+// ChangeOf returns how a registration differs from the one before. Base is left to the
+// caller.
+func ChangeOf(before, now *Node) *NodeChange {
+	c := &NodeChange{Node: &Node{}, Gone: map[string][]string{}}
+	was, is, out := reflect.ValueOf(before).Elem(), reflect.ValueOf(now).Elem(), reflect.ValueOf(c.Node).Elem()
+	for i := range is.NumField() {
+		name := is.Type().Field(i).Name
+		switch {
+		case slices.Contains(ofServers, name):
+		case slices.Contains(ofEach, name):
+			out.Field(i).Set(is.Field(i))
+		case is.Field(i).Kind() == reflect.Map:
+			c.entries(name, was.Field(i), is.Field(i), out.Field(i))
+		case name == "NodeResources" && before.NodeResources != nil && now.NodeResources != nil:
+			r := &NodeResources{}
+			if c.Resources = differing(was.Field(i).Elem(), is.Field(i).Elem(), reflect.ValueOf(r).Elem()); len(c.Resources) > 0 {
+				c.Node.NodeResources = r
+			}
+		case !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()):
+			c.Fields = append(c.Fields, name)
+			out.Field(i).Set(is.Field(i))
+		}
+	}
+	return c
+}
+
+// entries notes how a map differs.
+func (c *NodeChange) entries(name string, was, is, out reflect.Value) {
+	for _, key := range was.MapKeys() {
+		if !is.MapIndex(key).IsValid() {
+			c.Gone[name] = append(c.Gone[name], key.String())
+		}
+	}
+	slices.Sort(c.Gone[name])
+	for _, key := range is.MapKeys() {
+		old, now := was.MapIndex(key), is.MapIndex(key)
+		if old.IsValid() && reflect.DeepEqual(old.Interface(), now.Interface()) {
+			continue
+		}
+		if out.IsNil() {
+			out.Set(reflect.MakeMap(out.Type()))
+		}
+		out.SetMapIndex(key, now)
+	}
+}
+
+// differing sets the fields of out in which is differs from was, and returns their names.
+func differing(was, is, out reflect.Value) (names []string) {
+	for i := range is.NumField() {
+		if !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+			names = append(names, is.Type().Field(i).Name)
+			out.Field(i).Set(is.Field(i))
+		}
+	}
+	return names
+}
+
+// Apply returns the registration that differs from before as c says. It shares values with
+// both. Names of fields that Node does not have are of a newer node, and are left out as
+// they are in a whole registration.
+func (c *NodeChange) Apply(before *Node) *Node {
+	out := before.Registration()
+	is, from := reflect.ValueOf(out).Elem(), reflect.ValueOf(c.Node).Elem()
+	for i := range is.NumField() {
+		name := is.Type().Field(i).Name
+		switch {
+		case slices.Contains(ofServers, name):
+		case slices.Contains(ofEach, name) || slices.Contains(c.Fields, name):
+			is.Field(i).Set(from.Field(i))
+		case is.Field(i).Kind() == reflect.Map && (len(c.Gone[name]) > 0 || from.Field(i).Len() > 0):
+			is.Field(i).Set(merged(is.Field(i), from.Field(i), c.Gone[name]))
+		}
+	}
+	if len(c.Resources) > 0 && c.Node.NodeResources != nil && out.NodeResources != nil {
+		r := *out.NodeResources
+		to, from := reflect.ValueOf(&r).Elem(), reflect.ValueOf(c.Node.NodeResources).Elem()
+		for _, name := range c.Resources {
+			if f := to.FieldByName(name); f.IsValid() {
+				f.Set(from.FieldByName(name))
+			}
+		}
+		out.NodeResources = &r
+	}
+	return out
+}
+
+// merged returns a new map of the entries of was, without those that are gone and with
+// those of more.
+func merged(was, more reflect.Value, gone []string) reflect.Value {
+	out := reflect.MakeMapWithSize(was.Type(), was.Len()+more.Len())
+	for _, m := range []reflect.Value{was, more} {
+		for _, key := range m.MapKeys() {
+			if m == more || !slices.Contains(gone, key.String()) {
+				out.SetMapIndex(key, m.MapIndex(key))
+			}
+		}
+	}
+	return out
+}
