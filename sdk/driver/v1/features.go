@@ -41,8 +41,8 @@ func Features(d Driver) []Feature { return feature.Of(abilities, d) }
 // which always succeeds for a driver in another process.
 func Has(d Driver, f Feature) bool { return slices.Contains(Features(d), f) }
 
-// KnownFeatures returns the features of this version of the contract. A host acts on all
-// of them.
+// KnownFeatures returns the features of this version of the contract. A host tells plugins on
+// which of them it acts: plugin.Host.
 func KnownFeatures() []Feature { return feature.Names(abilities) }
 
 // Announced returns what the plugin announced.
