@@ -12,12 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/backup/wire"
+	"github.com/drover-project/drover/core/installed"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -41,33 +41,11 @@ type bucket struct {
 
 // Bucket returns a store in a bucket. Unfinished files are in the folder scratch.
 func Bucket(at wire.Bucket, scratch string) (Store, error) {
-	program, err := findProgram()
+	program, err := installed.Program(ProgramName, ProgramVariable, "")
 	if err != nil {
-		return nil, err
+		return nil, errdefs.New(errdefs.FailedPrecondition, fmt.Errorf("aws_storage: %w", err))
 	}
 	return &bucket{at: at, scratch: scratch, program: program}, nil
-}
-
-// findProgram returns the path of drover-s3, which is beside the agent's executable.
-func findProgram() (string, error) {
-	path := os.Getenv(ProgramVariable)
-	if path == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			return "", fmt.Errorf("find the agent's executable: %w", err)
-		}
-		if real, err := filepath.EvalSymlinks(exe); err == nil {
-			exe = real
-		}
-		path = filepath.Join(filepath.Dir(exe), ProgramName)
-		if runtime.GOOS == "windows" {
-			path += ".exe"
-		}
-	}
-	if info, err := os.Stat(path); err != nil || info.IsDir() {
-		return "", errdefs.FailedPreconditionf("aws_storage: there is no %s at %s; install it beside the agent's executable (`make build` does) or name it in %s", ProgramName, path, ProgramVariable)
-	}
-	return path, nil
 }
 
 func (b *bucket) Scratch() string { return b.scratch }

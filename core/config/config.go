@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-project/drover/core/installed"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -320,11 +321,8 @@ func (c *Config) Finish() error {
 		c.Name = host
 	}
 	if c.PluginDir == "" {
-		if exe, err := os.Executable(); err == nil {
-			if real, err := filepath.EvalSymlinks(exe); err == nil {
-				exe = real
-			}
-			c.PluginDir = filepath.Join(filepath.Dir(exe), "plugins")
+		if beside, err := installed.Beside("plugins"); err == nil {
+			c.PluginDir = beside
 		}
 	}
 	if c.Server.Enabled && c.Server.BootstrapExpect == 0 && !c.Server.Joins() {

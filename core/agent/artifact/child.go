@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/agent/artifact/wire"
+	"github.com/drover-project/drover/core/installed"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -38,25 +39,9 @@ const (
 
 // binary finds the child's executable.
 func (f *Fetcher) binary() (string, error) {
-	path := f.cfg.Binary
-	if path == "" {
-		path = os.Getenv(BinaryVariable)
-	}
-	if path == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			return "", fmt.Errorf("find the agent's executable: %w", err)
-		}
-		if real, err := filepath.EvalSymlinks(exe); err == nil {
-			exe = real
-		}
-		path = filepath.Join(filepath.Dir(exe), BinaryName)
-		if runtime.GOOS == "windows" {
-			path += ".exe"
-		}
-	}
-	if info, err := os.Stat(path); err != nil || info.IsDir() {
-		return "", errdefs.Unavailablef("artifacts cannot be fetched: there is no %s at %s; install it beside the agent's executable (`make build` does) or name it in %s", BinaryName, path, BinaryVariable)
+	path, err := installed.Program(BinaryName, BinaryVariable, f.cfg.Binary)
+	if err != nil {
+		return "", errdefs.New(errdefs.Unavailable, fmt.Errorf("artifacts cannot be fetched: %w", err))
 	}
 	return path, nil
 }
