@@ -4,6 +4,8 @@
 package consensus
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -29,4 +31,18 @@ func NewFaults(log raft.LogStore, stable raft.StableStore, fatal func(error), re
 // Pipeline returns what a Node makes of a pipeline of raft's transport.
 func Pipeline(p raft.AppendPipeline) raft.AppendPipeline {
 	return &pipeline{AppendPipeline: p, of: &pipelines{open: map[raft.AppendPipeline]bool{}}}
+}
+
+// RecoverOnly carries out the recovery of Open, and leaves peers.json as it would be if the
+// server died after that.
+func RecoverOnly(cfg Config) (err error) {
+	n := &Node{logger: hclog.NewNullLogger(), pending: newPending()}
+	fatal := func(err error) { n.breakDown(err, nil) }
+	if n.stores, err = openStores(cfg, n.logger, fatal); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.stores.close()) }()
+	n.transport = openTransport(Config{}, n.logger, nil)
+	defer n.transport.Close()
+	return n.recover(cfg, adapter{machine: cfg.Machine, closing: context.Background(), fatal: fatal})
 }

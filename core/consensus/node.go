@@ -92,7 +92,10 @@ func (n *Node) brokenDown() error {
 	return nil
 }
 
-func (n *Node) start(cfg Config, machine raft.FSM) error {
+func (n *Node) start(cfg Config, machine adapter) error {
+	if err := n.recover(cfg, machine); err != nil {
+		return err
+	}
 	conf := cfg.raftConfig(n.logger)
 	if err := n.bootstrap(cfg, conf); err != nil {
 		return err
