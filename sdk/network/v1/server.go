@@ -1,0 +1,120 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package network
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/drover-project/drover/sdk/internal/pb/network/v1"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/stream"
+	"github.com/drover-project/drover/sdk/plugin"
+)
+
+// Kind is the name and version of this contract.
+var Kind = plugin.Kind{Name: "network", Version: 1}
+
+// Service prepares network plugins for plugin.Serve. Their names must differ.
+func Service(networks ...Network) plugin.Service {
+	return plugin.Service{Kind: Kind, Guests: plugin.Guests(networks), Register: func(r grpc.ServiceRegistrar) {
+		s := &server{networks: make(map[string]Network, len(networks))}
+		for _, n := range networks {
+			name := n.Info().Name
+			s.order = append(s.order, name)
+			s.networks[name] = n
+		}
+		pb.RegisterNetworkServer(r, s)
+	}}
+}
+
+// server serves network plugins to the host.
+type server struct {
+	pb.UnimplementedNetworkServer
+	networks map[string]Network
+	order    []string
+}
+
+func (s *server) network(name string) (Network, error) {
+	n, ok := s.networks[name]
+	if !ok {
+		return nil, errdefs.ToGRPC(errdefs.NotFoundf("this process has no network plugin %q; it has %s", name, strings.Join(s.order, ", ")))
+	}
+	return n, nil
+}
+
+func (s *server) Plugins(context.Context, *pb.PluginsRequest) (*pb.PluginsResponse, error) {
+	out := &pb.PluginsResponse{}
+	for _, name := range s.order {
+		info, err := infoToPB(s.networks[name])
+		if err != nil {
+			return nil, errdefs.ToGRPC(err)
+		}
+		out.Plugins = append(out.Plugins, info)
+	}
+	return out, nil
+}
+
+func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.SetConfigResponse, error) {
+	n, err := s.network(req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.SetConfigResponse{}, errdefs.ToGRPC(n.SetConfig(ctx, req.GetConfig()))
+}
+
+func (s *server) Fingerprint(req *pb.FingerprintRequest, out grpc.ServerStreamingServer[pb.FingerprintResponse]) error {
+	n, err := s.network(req.GetPlugin())
+	if err != nil {
+		return err
+	}
+	return stream.Serve(out, n.Fingerprint, fingerprintToPB)
+}
+
+func (s *server) Create(ctx context.Context, req *pb.CreateRequest) (*pb.CreateResponse, error) {
+	n, err := s.network(req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	if req.GetAllocId() == "" {
+		return nil, errdefs.ToGRPC(errdefs.InvalidArgumentf("a network needs the id of its alloc"))
+	}
+	a, err := n.Create(ctx, requestFromPB(req))
+	if err != nil {
+		return nil, errdefs.ToGRPC(err)
+	}
+	return &pb.CreateResponse{Attachment: attachmentToPB(a)}, nil
+}
+
+func (s *server) Inspect(ctx context.Context, req *pb.InspectRequest) (*pb.InspectResponse, error) {
+	n, err := s.network(req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	a, err := n.Inspect(ctx, req.GetAllocId())
+	if err != nil {
+		return nil, errdefs.ToGRPC(err)
+	}
+	return &pb.InspectResponse{Attachment: attachmentToPB(a)}, nil
+}
+
+func (s *server) Destroy(ctx context.Context, req *pb.DestroyRequest) (*pb.DestroyResponse, error) {
+	n, err := s.network(req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.DestroyResponse{}, errdefs.ToGRPC(n.Destroy(ctx, req.GetAllocId()))
+}
+
+func (s *server) List(ctx context.Context, req *pb.ListRequest) (*pb.ListResponse, error) {
+	n, err := s.network(req.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	ids, err := n.List(ctx)
+	return &pb.ListResponse{AllocIds: ids}, errdefs.ToGRPC(err)
+}
