@@ -233,7 +233,8 @@ func (m *Membership) Twin() string {
 
 // ForceLeave makes a failed server one that has left; prune also removes it from the
 // list. It does nothing to a server that is alive or unknown, as that one would tell the
-// others so at once.
+// others so at once. The gossip tells the servers that are alive at that moment, each once
+// in all likelihood: whoever missed it hears of it when it is asked again.
 func (m *Membership) ForceLeave(name string, prune bool) error {
 	if !strings.Contains(name, ".") {
 		name += "." + m.cfg.Region

@@ -119,11 +119,15 @@ func TestServersFindEachOtherAndSeeWhoFailsAndWhoLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.sees("c.global", membership.Left)
-	if err := a.ForceLeave("c", true); err != nil {
-		t.Fatal(err)
-	}
-	a.sees("c.global", "")
-	b.sees("c.global", "")
+	// A server that missed the word hears of it when it is repeated: on a machine so loaded
+	// that a takes b for failed for a moment, nobody is told.
+	testkit.Eventually(t, "a and b have forgotten c", func() bool {
+		if err := a.ForceLeave("c", true); err != nil {
+			t.Fatal(err)
+		}
+		knows := func(m membership.Member) bool { return m.Name == "c.global" }
+		return !slices.ContainsFunc(a.Members(), knows) && !slices.ContainsFunc(b.Members(), knows)
+	})
 	if err := a.ForceLeave("nobody", false); err != nil {
 		t.Errorf("an unknown server: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -458,6 +459,16 @@ func TestATaskJoinsANetworkNamespaceAndHasItsHostname(t *testing.T) {
 	task.Network = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: file, Hostname: "inside"}
 	if out, r := c.run(task); !r.Successful() || out != want+"\ninside\n" {
 		t.Fatalf("%+v, %q, want %s", r, out, want)
+	}
+	task = c.task("addressed", sh("getent hosts inside; head -n 1 /etc/hosts; touch /etc/hosts || echo read-only"))
+	task.Network = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: file, Hostname: "inside", Address: "172.26.64.7"}
+	if out, r := c.run(task); !r.Successful() || !slices.Equal(strings.Fields(out)[:3], []string{"172.26.64.7", "inside", "127.0.0.1"}) || !strings.Contains(out, "read-only") {
+		t.Fatalf("%+v, %q", r, out)
+	}
+	task = c.task("misaddressed", sh("true"))
+	task.Network = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: file, Address: "x\n1.2.3.4"}
+	if _, _, err := c.StartTask(c.ctx, task); err == nil || !strings.Contains(err.Error(), "not an IP address") {
+		t.Fatalf("an address that is none: %v", err)
 	}
 	task = c.task("b", sh("true"))
 	task.Network = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: "/no/such/namespace"}

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -210,6 +212,9 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation, check func(isolated
 	}
 	if n := task.Network; n != nil {
 		box.NetworkNS, box.Hostname = n.Path, n.Hostname
+		if box.Hosts, err = hosts(n); err != nil {
+			return invalid(err)
+		}
 	}
 	logs, err := supervised.Logs(task)
 	if err != nil {
@@ -311,6 +316,25 @@ func resolvConf(dns *driver.DNSConfig) string {
 		b.WriteString("options " + strings.Join(dns.Options, " ") + "\n")
 	}
 	return b.String()
+}
+
+// hosts returns the hosts file of a task whose group has an address of its own: the name
+// of the host leads to it, as programs expect that bind to their own name.
+func hosts(n *driver.NetworkIsolation) (string, error) {
+	if n.Address == "" {
+		return "", nil
+	}
+	if net.ParseIP(n.Address) == nil {
+		return "", fmt.Errorf("the address of the group's network, %q, is not an IP address", n.Address)
+	}
+	name := n.Hostname
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("look up the name of the machine: %w", err)
+		}
+	}
+	return fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n%s %s\n", n.Address, name), nil
 }
 
 // refusedModes returns the host namespaces that the operator does not allow, since they

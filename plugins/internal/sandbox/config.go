@@ -46,6 +46,8 @@ type Config struct {
 	Hostname  string `json:"hostname,omitempty"`
 	// ResolvConf is the content of /etc/resolv.conf. If empty the machine's is kept.
 	ResolvConf string `json:"resolv_conf,omitempty"`
+	// Hosts is the content of /etc/hosts. If empty the machine's is kept.
+	Hosts string `json:"hosts,omitempty"`
 	// NoPivotRoot changes the root with chroot instead of pivot_root, for machines whose
 	// root is a ramfs.
 	NoPivotRoot bool `json:"no_pivot_root,omitempty"`

@@ -109,7 +109,7 @@ func (t *tree) build(group *Group) error {
 			return err
 		}
 	}
-	return t.resolver()
+	return t.names()
 }
 
 // reserve creates the directories that the sandbox needs. It fails if one of them is
@@ -334,16 +334,21 @@ func (t *tree) cover(path string) error {
 	return nil
 }
 
-// resolver mounts the task's own resolv.conf over the machine's.
-func (t *tree) resolver() error {
-	if t.cfg.ResolvConf == "" {
-		return nil
+// names mounts the task's own resolv.conf and hosts over the machine's.
+func (t *tree) names() error {
+	for _, f := range []struct{ name, content string }{{"resolv.conf", t.cfg.ResolvConf}, {"hosts", t.cfg.Hosts}} {
+		if f.content == "" {
+			continue
+		}
+		file := filepath.Join(t.cfg.Scratch, f.name)
+		if err := os.WriteFile(file, []byte(f.content), 0o644); err != nil {
+			return fmt.Errorf("write the task's %s: %w", f.name, err)
+		}
+		if err := t.bind(Bind{Source: file, Target: "/etc/" + f.name, ReadOnly: true}, noDevice|noSetuid); err != nil {
+			return err
+		}
 	}
-	file := filepath.Join(t.cfg.Scratch, "resolv.conf")
-	if err := os.WriteFile(file, []byte(t.cfg.ResolvConf), 0o644); err != nil {
-		return fmt.Errorf("write the task's resolv.conf: %w", err)
-	}
-	return t.bind(Bind{Source: file, Target: "/etc/resolv.conf", ReadOnly: true}, noDevice|noSetuid)
+	return nil
 }
 
 // enter makes the tree the root directory of the thread and of its children.
