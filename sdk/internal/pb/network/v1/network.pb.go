@@ -519,9 +519,9 @@ type Port struct {
 	Label string `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
 	// Address of the machine; empty means all of them, with the loopback's.
 	HostIp string `protobuf:"bytes,2,opt,name=host_ip,json=hostIp,proto3" json:"host_ip,omitempty"`
-	// Port of the machine, 1 to 65535.
+	// Number of the port of the machine, 1 to 65535.
 	HostPort uint32 `protobuf:"varint,3,opt,name=host_port,json=hostPort,proto3" json:"host_port,omitempty"`
-	// Port in the alloc, 1 to 65535.
+	// Number of the port in the alloc, 1 to 65535.
 	Port          uint32 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
