@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/drover-project/drover/core/srvname"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -88,11 +89,14 @@ func (c *Client) ServerAddresses() []string {
 	return out
 }
 
-// serverAddress adds a port to an address if it has none.
+// serverAddress adds a port to an address if it has none. The name of a service has none.
 func serverAddress(text string, port int) (string, error) {
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "provider=") || strings.HasPrefix(text, "exec=") {
-		return "", fmt.Errorf("%q asks a cloud or a command for addresses, which is not possible yet; give HOST:PORT, or a name that the DNS resolves", text)
+		return "", fmt.Errorf("%q asks a cloud or a command for addresses, which is not built in; give HOST:PORT, a name that the DNS resolves, or the name of a service with SRV records such as \"_drover._tcp.example.com\"", text)
+	}
+	if srvname.Is(text) {
+		return text, srvname.Check(text) // the records have the port
 	}
 	if host, port, err := net.SplitHostPort(text); err == nil {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {

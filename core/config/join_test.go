@@ -47,6 +47,7 @@ func TestAClusterThatCannotWorkIsRefusedBeforeAnythingStarts(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
 		"no servers":           {`client { enabled = true }`, `set client { servers = ["HOST:4647"] }`},
 		"an address of clouds": {"client {\n enabled = true\n server_join {\n retry_join = [\"provider=aws tag_key=x\"]\n }\n}", "asks a cloud"},
+		"a service's port":     {"client {\n enabled = true\n servers = [\"_a._tcp.b:1\"]\n}", "it has no port"},
 		"no port":              {"client {\n enabled = true\n servers = [\"host:\"]\n}", "client.servers: \"host:\" is no HOST:PORT"},
 		"an URL":               {"client {\n enabled = true\n servers = [\"http://host:4647\"]\n}", "is no HOST:PORT"},
 		"a pause":              {"client {\n enabled = true\n servers = [\"h\"]\n server_join {\n retry_interval = \"soon\"\n }\n}", "is not a duration"},

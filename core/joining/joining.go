@@ -21,6 +21,7 @@ import (
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/founding"
 	"github.com/drover-project/drover/core/membership"
+	"github.com/drover-project/drover/core/srvname"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -168,11 +169,21 @@ func (j *Joiner) tell(m *membership.Membership) {
 	}
 }
 
-// Join contacts other servers. It returns how many have answered.
-func (j *Joiner) Join(addresses []string) (int, error) {
+// lookupTimeout limits the time in which the names of services are looked up.
+const lookupTimeout = 10 * time.Second
+
+// Join contacts other servers, also those behind the names of services. It returns how many
+// have answered.
+func (j *Joiner) Join(ctx context.Context, addresses []string) (int, error) {
 	m := j.members.Load()
 	if m == nil {
 		return 0, errdefs.FailedPreconditionf("this server is on its own: a development agent does not gossip")
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	addresses, err := srvname.Expand(ctx, addresses)
+	if err != nil {
+		return 0, err
 	}
 	n, err := m.Join(addresses)
 	if err != nil {
@@ -197,7 +208,7 @@ func (j *Joiner) retryJoin(ctx context.Context) {
 		pause = defaultRetryInterval
 	}
 	for try := 1; ; try++ {
-		_, err := j.Join(g.RetryJoin)
+		_, err := j.Join(ctx, g.RetryJoin)
 		if err == nil || ctx.Err() != nil {
 			return
 		}

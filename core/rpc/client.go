@@ -34,6 +34,7 @@ type Client struct {
 	configured []string
 	known      []string // configured addresses, then those learned from servers
 	current    string   // to which the newest connection was made
+	via        string   // which of known led to current: maybe the name of a machine or service
 	fixed      bool     // nothing is learned
 
 	beats atomic.Pointer[beats] // nil unless a session takes heartbeats
@@ -54,9 +55,9 @@ func Dial(address string, config *tls.Config) (*Client, error) {
 	return DialAny([]string{address}, config)
 }
 
-// DialAny returns a client for several addresses, each "HOST:PORT". It connects at the
-// first request to the first address that answers, and reconnects whenever the
-// connection is lost. It tries servers learned from leases after the given ones. A nil
+// DialAny returns a client for several addresses, each "HOST:PORT" or the name of a service
+// (see core/srvname). It connects at the first request to the first address that answers,
+// and reconnects whenever the connection is lost. It tries servers learned from leases after the given ones. A nil
 // config means no TLS.
 func DialAny(addresses []string, config *tls.Config) (*Client, error) {
 	return dial(addresses, config, grpc.WithIdleTimeout(0)) // keep the connection open

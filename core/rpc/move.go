@@ -5,6 +5,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/resolver"
 
+	"github.com/drover-project/drover/core/srvname"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -37,27 +39,57 @@ type Mover interface {
 
 var _ Mover = (*Client)(nil)
 
-// connect opens a connection to a server and notes which one it is.
+// connect opens a connection to a server and notes which one it is. Behind the name of a
+// service are several, which share the time that there is.
 func (c *Client) connect(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if err == nil {
-		c.mu.Lock()
-		c.current = address
-		c.mu.Unlock()
+	servers := []string{address}
+	if srvname.Is(address) {
+		var err error
+		if servers, err = srvname.Lookup(ctx, address); err != nil {
+			return nil, err
+		}
 	}
-	return conn, err
+	var failed error
+	for i, server := range servers {
+		conn, err := dialWithin(ctx, server, len(servers)-i)
+		if err == nil {
+			c.mu.Lock()
+			c.current, c.via = conn.RemoteAddr().String(), address
+			c.mu.Unlock()
+			return conn, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, failed
+}
+
+// dialWithin connects within a fraction of the time until the deadline of ctx.
+func dialWithin(ctx context.Context, server string, parts int) (net.Conn, error) {
+	if end, limited := ctx.Deadline(); limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(parts))
+		defer cancel()
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", server)
 }
 
 // Leave implements Mover.
 func (c *Client) Leave() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	others := slices.DeleteFunc(slices.Clone(c.known), func(a string) bool { return a == c.current })
-	if len(others) == 0 || len(others) == len(c.known) {
+	var others, left []string
+	for _, a := range c.known {
+		if a == c.current || a == c.via {
+			left = append(left, a)
+		} else {
+			others = append(others, a)
+		}
+	}
+	if len(others) == 0 || len(left) == 0 {
 		return false
 	}
 	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
-	c.known = append(slices.Clone(others), c.current)
+	c.known = append(slices.Clone(others), left...)
 	c.resolver.UpdateState(resolver.State{Addresses: endpoints(others)})
 	time.AfterFunc(leaveFor, func() {
 		c.mu.Lock()
@@ -71,7 +103,8 @@ func (c *Client) Leave() bool {
 func (c *Client) Learn(addresses []string) { c.learn(addresses) }
 
 // SetServers replaces the configured servers. The connection stays if it is to one of
-// them. InvalidArgument: an address is not HOST:PORT, or there is none.
+// them. InvalidArgument: an address is neither HOST:PORT nor the name of a service, or
+// there is none.
 func (c *Client) SetServers(addresses []string) error {
 	if len(addresses) == 0 {
 		return errdefs.InvalidArgumentf("no server is given; give HOST:PORT")
@@ -89,6 +122,12 @@ func (c *Client) SetServers(addresses []string) error {
 
 func validAddresses(addresses []string) error {
 	for _, a := range addresses {
+		if srvname.Is(a) {
+			if err := srvname.Check(a); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, _, err := net.SplitHostPort(a); err != nil {
 			return errdefs.InvalidArgumentf("the server address %q cannot be used; give HOST:PORT: %w", a, err)
 		}

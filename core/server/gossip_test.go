@@ -113,12 +113,15 @@ func TestALeaderThatLeavesHandsOverAndIsNoMember(t *testing.T) {
 }
 
 func TestAServerAloneGrowsIntoACluster(t *testing.T) {
+	const service = "_drover._tcp.example.com"
+	dns := testkit.NewDNS(t)
 	c, at := testkit.NewServers(t, 0), ports(t, 2)
 	first := gossiping(t, c, "a", 1, at[0])
 	first.Start()
 	namespace(t, c.Leader(), "before")
-	second := gossiping(t, c, "b", 0, at[1], at[0])
-	second.Start()
+	second := gossiping(t, c, "b", 0, at[1], service)
+	second.Start() // nobody is behind the name yet, so it tries again
+	dns.Set(service, strings.Replace(at[0], "127.0.0.1", "localhost", 1))
 	everywhere(t, "before", second)
 	testkit.Eventually(t, "both vote", func() bool { return voters(first) == 2 })
 
@@ -132,7 +135,7 @@ func TestAServerAloneGrowsIntoACluster(t *testing.T) {
 	}
 	testkit.Eventually(t, "the other cluster knows who it is", func() bool { return foreign.Members().Self().Cluster != "" })
 	self := first.Members().Self()
-	if _, err := foreign.Join([]string{fmt.Sprintf("%s:%d", self.Address, self.Port)}); err == nil || !strings.Contains(err.Error(), "another cluster") {
+	if _, err := foreign.Join(t.Context(), []string{fmt.Sprintf("%s:%d", self.Address, self.Port)}); err == nil || !strings.Contains(err.Error(), "another cluster") {
 		t.Errorf("two clusters were joined: %v", err)
 	}
 	if n := len(first.Members().Members()); n != 2 {

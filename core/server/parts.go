@@ -75,7 +75,9 @@ func (s *Server) Members() *membership.Membership { return s.joiner.Members() }
 func (s *Server) Addresses() []string { return s.joiner.Addresses() }
 
 // Join contacts other servers. It returns how many have answered.
-func (s *Server) Join(addresses []string) (int, error) { return s.joiner.Join(addresses) }
+func (s *Server) Join(ctx context.Context, addresses []string) (int, error) {
+	return s.joiner.Join(ctx, addresses)
+}
 
 // Leave takes this server out of its cluster: see joining.Joiner.Leave. Close follows.
 func (s *Server) Leave(ctx context.Context) error { return s.joiner.Leave(ctx) }

@@ -22,7 +22,7 @@ import (
 // This file has what the agent does and says about the other servers.
 
 // startServer starts the server, and joins the servers that it must find at its start.
-func (d *Daemon) startServer() error {
+func (d *Daemon) startServer(ctx context.Context) error {
 	cfg := d.serverConfig()
 	cfg.PeerTLS = d.clientTLS()
 	if !d.cfg().Dev {
@@ -40,7 +40,7 @@ func (d *Daemon) startServer() error {
 	if len(start) == 0 {
 		return nil
 	}
-	n, err := d.server.Join(start)
+	n, err := d.server.Join(ctx, start)
 	if err != nil {
 		return fmt.Errorf("join the servers of start_join (those of retry_join may be away at the start): %w", err)
 	}
@@ -107,12 +107,12 @@ func shown(m membership.Member) *api.AgentMember {
 }
 
 // JoinServers joins servers at these addresses.
-func (d *Daemon) JoinServers(_ context.Context, addresses []string) (int, error) {
+func (d *Daemon) JoinServers(ctx context.Context, addresses []string) (int, error) {
 	full, err := d.cfg().GossipAddresses(addresses)
 	if err != nil {
 		return 0, err
 	}
-	return d.server.Join(full)
+	return d.server.Join(ctx, full)
 }
 
 // ForceLeave makes a failed server one that has left; prune also removes it from the

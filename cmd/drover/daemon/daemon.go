@@ -152,7 +152,7 @@ func (d *Daemon) startSides(ctx context.Context) error {
 	if !d.cfg().Server.Enabled {
 		return d.startNodeOnly(ctx)
 	}
-	if err := d.startServer(); err != nil {
+	if err := d.startServer(ctx); err != nil {
 		return err
 	}
 	if d.cfg().Client.Enabled {
