@@ -99,3 +99,31 @@ func TestWhatAutopilotDecides(t *testing.T) {
 		})
 	}
 }
+
+func TestAServerThatHeardItsLeaderLateOnceIsHealthyAndOneThatDidSoTwiceIsNot(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		what              string
+		beat              time.Duration
+		earlier, last     time.Duration
+		healthy, promotes bool
+	}{
+		{"as always", 80 * ms, 60 * ms, 70 * ms, true, true},
+		{"late in the last report only", 80 * ms, 60 * ms, 900 * ms, true, true},
+		{"late in the report before only", 80 * ms, 900 * ms, 60 * ms, true, true},
+		{"late in two reports", 80 * ms, 300 * ms, 900 * ms, false, false},
+		{"late in its only report", 80 * ms, 0, 900 * ms, false, false},
+		{"pauses of a large raft_multiplier", 800 * ms, 900 * ms, 900 * ms, true, true},
+		{"too late also for those", 800 * ms, 1700 * ms, 1700 * ms, false, false},
+	} {
+		s := with(scene(), "d", true, false)
+		s.Beat = c.beat
+		s.Reports["d"] = autopilot.Report{LastIndex: 1000, LastTerm: 7, LastContact: c.last, Earlier: c.earlier, At: now}
+		if got := s.Healthy(model.DefaultAutopilot(), "d"); got != c.healthy {
+			t.Errorf("%s: healthy is %t", c.what, got)
+		}
+		if got := autopilot.Decide(s, model.DefaultAutopilot()) != nil; got != c.promotes {
+			t.Errorf("%s: it gets a vote: %t", c.what, got)
+		}
+	}
+}

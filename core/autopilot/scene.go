@@ -38,8 +38,9 @@ type Found struct {
 // Report is what a server says of itself.
 type Report struct {
 	LastIndex, LastTerm uint64
-	// LastContact is how long ago the server heard from the leader.
-	LastContact time.Duration
+	// LastContact is how long ago the server heard from the leader, and Earlier the same in
+	// the report before this one, 0 if there was none.
+	LastContact, Earlier time.Duration
 	At          time.Time // when the report arrived
 }
 
@@ -52,6 +53,8 @@ type Scene struct {
 	Peers   []Peer
 	Found   []Found
 	Reports map[string]Report
+	// Beat is the longest pause between two heartbeats of the leader.
+	Beat time.Duration
 	// LastIndex and Term are those of the leader's log.
 	LastIndex, Term uint64
 	// StableSince is since when servers are healthy without a break, by id.
@@ -60,8 +63,21 @@ type Scene struct {
 	HandedOver time.Time
 }
 
+// contact returns how long ago the server heard from the leader, as the better of its last
+// two reports has it: one may be of a moment in which its machine was busy.
+func (r Report) contact() time.Duration {
+	if r.Earlier == 0 {
+		return r.LastContact
+	}
+	return min(r.LastContact, r.Earlier)
+}
+
 // reportsLast is how long a report counts.
 const reportsLast = 5 * time.Second
+
+// beatsToMiss is after how many heartbeats that have not come a server may be unhealthy,
+// whatever the threshold is: with a raft_multiplier the pauses alone can be longer.
+const beatsToMiss = 2
 
 // Healthy reports whether a server keeps up with the leader. A newer scene may differ.
 func (s Scene) Healthy(c *Config, id string) bool {
@@ -71,7 +87,7 @@ func (s Scene) Healthy(c *Config, id string) bool {
 	f := s.found(id)
 	r, known := s.Reports[id]
 	return f != nil && f.Alive && known && s.Now.Sub(r.At) <= reportsLast &&
-		r.LastTerm == s.Term && r.LastContact <= c.LastContactThreshold && r.LastIndex+c.MaxTrailingLogs >= s.LastIndex
+		r.LastTerm == s.Term && r.contact() <= max(c.LastContactThreshold, beatsToMiss*s.Beat) && r.LastIndex+c.MaxTrailingLogs >= s.LastIndex
 }
 
 // stable reports whether a server has been healthy for long enough to vote.

@@ -179,3 +179,7 @@ func (n *Node) beginTerm(ctx context.Context, lead func(ctx context.Context)) (s
 func unknownServer(id string) error {
 	return errdefs.NotFoundf("no server %q is a member; see the members with `operator raft list-peers`", id)
 }
+
+// LongestPause returns the longest pause between two heartbeats of a leader to a follower:
+// raft waits for a random time between a tenth and two tenths of the timeout.
+func (n *Node) LongestPause() time.Duration { return n.raft.ReloadableConfig().HeartbeatTimeout / 5 }

@@ -226,7 +226,7 @@ func (p *Pilot) scene(m *membership.Membership, conf *model.AutopilotConfigurati
 		return autopilot.Scene{}, err
 	}
 	at := p.cfg.Raft.Progress()
-	out := autopilot.Scene{Now: time.Now(), Self: p.cfg.ID, LastIndex: at.LastIndex, Term: at.LastTerm}
+	out := autopilot.Scene{Now: time.Now(), Self: p.cfg.ID, Beat: p.cfg.Raft.LongestPause(), LastIndex: at.LastIndex, Term: at.LastTerm}
 	for _, s := range servers {
 		out.Peers = append(out.Peers, autopilot.Peer{ID: s.ID, Address: s.Address, Voter: s.Voter})
 	}
@@ -285,8 +285,9 @@ func (p *Pilot) ask(m *membership.Membership) {
 	for name, text := range answers {
 		var r autopilot.Report
 		if json.Unmarshal(text, &r) == nil && names[name] != "" {
-			r.At = time.Now()
-			p.reports[names[name]] = r
+			id := names[name]
+			r.At, r.Earlier = time.Now(), p.reports[id].LastContact
+			p.reports[id] = r
 		}
 	}
 }
