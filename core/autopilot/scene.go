@@ -41,7 +41,7 @@ type Report struct {
 	// LastContact is how long ago the server heard from the leader, and Earlier the same in
 	// the report before this one, 0 if there was none.
 	LastContact, Earlier time.Duration
-	At          time.Time // when the report arrived
+	At                   time.Time // when the report arrived
 }
 
 // Scene is what Decide looks at.

@@ -10,6 +10,7 @@ package endpoint
 
 import (
 	"context"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,9 +57,9 @@ type Config struct {
 	// Tokens issues the tokens that introduce nodes.
 	Tokens *nodetoken.Tokens
 	// PluginRegistry allows clients to change the registry of plugins. PluginFiles
-	// stores uploaded files; it is nil if there is no data directory.
+	// stores uploaded files.
 	PluginRegistry bool
-	PluginFiles    *pluginfiles.Store
+	PluginFiles    PluginFiles
 	// Jobs are the limits of jobs.
 	Jobs JobLimits
 	// Autopilot returns the configuration of autopilot that acts; nil means that of the
@@ -66,6 +67,16 @@ type Config struct {
 	Autopilot func() *model.AutopilotConfiguration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+}
+
+// PluginFiles are the uploaded files of plugins: see core/pluginfiles/mirror.
+type PluginFiles interface {
+	// Put stores a file on more than half of the servers.
+	Put(ctx context.Context, digest string, body io.Reader) (pluginfiles.File, error)
+	// Stat describes a file of this server.
+	Stat(digest string) (pluginfiles.File, error)
+	// Have makes this server have a file that any server has. NotFound: none has it.
+	Have(ctx context.Context, digest string) error
 }
 
 // Endpoint implements the public requests of one server.

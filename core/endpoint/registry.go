@@ -40,7 +40,7 @@ func (e *Endpoint) RegisterPlugin(ctx context.Context, p *model.PluginSpec, cas 
 	}
 	p.Release.Config, _ = wholeNumbers(p.Release.Config).(map[string]any)
 	if p.Release.Source == model.PluginSourceUploaded {
-		if _, err := e.PluginFile(p.Release.Digest); errdefs.IsNotFound(err) {
+		if err := e.PluginFiles.Have(ctx, p.Release.Digest); errdefs.IsNotFound(err) {
 			return nil, 0, errdefs.InvalidArgumentf("no file with digest %s was uploaded; upload it first, to /v1/registry/file/DIGEST", p.Release.Digest)
 		} else if err != nil {
 			return nil, 0, err
@@ -128,15 +128,13 @@ func (e *Endpoint) SteerPluginRollout(ctx context.Context, name, act string) (*m
 	return e.changePlugin(ctx, name, &fsm.SteerPluginRollout{Name: name, Act: act})
 }
 
-// UploadPluginFile stores a file for nodes to fetch.
-func (e *Endpoint) UploadPluginFile(_ context.Context, digest string, body io.Reader) (*api.PluginFile, error) {
+// UploadPluginFile stores a file for nodes to fetch. It is acknowledged when more than half of
+// the servers have it.
+func (e *Endpoint) UploadPluginFile(ctx context.Context, digest string, body io.Reader) (*api.PluginFile, error) {
 	if err := e.mayChangeRegistry(); err != nil {
 		return nil, err
 	}
-	if e.PluginFiles == nil {
-		return nil, noFiles()
-	}
-	f, err := e.PluginFiles.Put(digest, body)
+	f, err := e.PluginFiles.Put(ctx, digest, body)
 	if err != nil {
 		return nil, err
 	}
@@ -145,16 +143,9 @@ func (e *Endpoint) UploadPluginFile(_ context.Context, digest string, body io.Re
 
 // PluginFile describes an uploaded file.
 func (e *Endpoint) PluginFile(digest string) (*api.PluginFile, error) {
-	if e.PluginFiles == nil {
-		return nil, noFiles()
-	}
 	f, err := e.PluginFiles.Stat(digest)
 	if err != nil {
 		return nil, err
 	}
 	return &api.PluginFile{Digest: f.Digest, Size: f.Size}, nil
-}
-
-func noFiles() error {
-	return errdefs.FailedPreconditionf("this server has no data directory and so keeps no plugin files; serve the file by HTTP and register its URL")
 }

@@ -48,6 +48,8 @@ type Config struct {
 	AcceptKey func(ctx context.Context, key *model.ServerKey) error
 	// FilePart returns a part of a plugin file of this server. NotFound: it has none.
 	FilePart func(digest string, offset int64) ([]byte, error)
+	// TakeFile makes this server have a plugin file that another one has.
+	TakeFile func(ctx context.Context, server, digest string) error
 	// TLS is the configuration of connections to other servers; nil means no TLS.
 	TLS *tls.Config
 	// Dial connects to an address; nil means TCP.

@@ -103,7 +103,7 @@ func (p *Peers) Answer(own Sessions) { p.sessions = own }
 // before s.Serve.
 func (p *Peers) Serve(s *rpc.Server) {
 	s.ServePeers(p.sessions.Attached, served(p, callReport), served(p, callConfirm), served(p, callHolder), served(p, callRegister), served(p, callChange),
-		served(p, callReady), served(p, callAway), served(p, callUpdateAllocs), served(p, callSchemas), served(p, callAcceptKey), p.fileParts())
+		served(p, callReady), served(p, callAway), served(p, callUpdateAllocs), served(p, callSchemas), served(p, callAcceptKey), p.fileParts(), p.keepFiles())
 }
 
 // served is a call as the leader answers it. What another server sends is never sent on.

@@ -49,6 +49,11 @@ func (s *Server) filePart(digest string, offset int64) ([]byte, error) {
 	return s.mirror.Own(digest, offset)
 }
 
+// takeFile makes this server have a plugin file, for another one that has it.
+func (s *Server) takeFile(ctx context.Context, server, digest string) error {
+	return s.mirror.Take(ctx, server, digest)
+}
+
 // acceptKey stores the public key of a server; only the leader can.
 func (s *Server) acceptKey(ctx context.Context, key *model.ServerKey) error {
 	return s.sharer().Accept(ctx, key)

@@ -26,6 +26,15 @@ func TestAPluginFileIsReadFromEveryServerAndOutlivesTheOneToWhichItWasUploaded(t
 		if _, err := lead.Endpoint().UploadPluginFile(t.Context(), digest, bytes.NewReader([]byte(text))); err != nil {
 			t.Fatal(err)
 		}
+		have := 0
+		for _, m := range c.All {
+			if _, err := m.Endpoint().PluginFile(digest); err == nil {
+				have++
+			}
+		}
+		if have < 2 {
+			t.Errorf("an upload was acknowledged, and %d of 3 servers have the file", have)
+		}
 		return digest
 	}
 	asked, registered := upload("asked for by a node"), upload("registered")

@@ -136,10 +136,10 @@ func (s *Server) compose() {
 	cfg, logger := s.cfg, s.cfg.Logger
 	s.log = gate.New(s.raft, s.store, s.capabilities)
 	s.peers = peer.New(peer.Config{
-		ID: s.who.ID, Consensus: s.raft, Leader: s.leader, Address: s.raft.AddressOf, Reach: s.store.Reach, AcceptKey: s.acceptKey, FilePart: s.filePart,
+		ID: s.who.ID, Consensus: s.raft, Leader: s.leader, Address: s.raft.AddressOf, Reach: s.store.Reach, AcceptKey: s.acceptKey, FilePart: s.filePart, TakeFile: s.takeFile,
 		TLS: cfg.PeerTLS, Dial: cfg.PeerDial, Logger: logger,
 	})
-	s.mirror = &mirror.Mirror{Files: s.files, State: s.store, Others: s.others, Part: s.peers.FilePart, Logger: logger.Named("pluginfiles")}
+	s.mirror = &mirror.Mirror{Files: s.files, State: s.store, Others: s.others, Part: s.peers.FilePart, Keep: s.peers.KeepFile, Logger: logger.Named("pluginfiles")}
 	s.pilot = pilot.New(pilot.Config{ID: s.who.ID, Raft: s.raft, Store: s.store, Log: s.log, Initial: cfg.Autopilot, Leads: s.Leads, Logger: logger.Named("autopilot")})
 	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
@@ -160,7 +160,7 @@ func (s *Server) compose() {
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: s.log, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
 		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring, Tokens: tokens,
-		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.files, Autopilot: s.pilot.Configuration,
+		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.mirror, Autopilot: s.pilot.Configuration,
 	})
 	// After a restore the history continues from the snapshot. The new term distinguishes
 	// it from what nodes saw after the snapshot.

@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package mirror keeps the uploaded plugin files of a server as the registry of plugins
-// says: it copies those that other servers have, so that none is lost with the server to
-// which it was uploaded, and removes those that nothing needs. core/server composes it.
+// says: an upload is acknowledged when more than half of the servers have the file, those
+// that others have are copied, so that none is lost with the servers to which it was
+// uploaded, and those that nothing needs are removed. core/server composes it.
 package mirror
 
 import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -30,20 +32,93 @@ type Mirror struct {
 	// of them: see pluginfiles.Store.Part.
 	Others func() ([]string, error)
 	Part   func(ctx context.Context, server, digest string, offset int64) ([]byte, error)
+	// Keep makes another server copy a file from this one: see Take. Unimplemented: its
+	// release is too old for that.
+	Keep   func(ctx context.Context, server, digest string) error
 	Logger hclog.Logger
+}
+
+// keepsNone is the error of a server that keeps no files.
+func keepsNone() error {
+	return errdefs.FailedPreconditionf("this server has no data directory and so keeps no plugin files; serve the file by HTTP and register its URL")
+}
+
+// Put stores an uploaded file here and on others, until more than half of the servers have
+// it. Servers of older releases, which cannot be asked, do not count; they copy the file when
+// it is registered.
+func (m *Mirror) Put(ctx context.Context, digest string, body io.Reader) (pluginfiles.File, error) {
+	if m.Files == nil {
+		return pluginfiles.File{}, keepsNone()
+	}
+	f, err := m.Files.Put(digest, body)
+	if err != nil {
+		return f, err
+	}
+	return f, m.spread(ctx, digest)
+}
+
+// spread makes other servers copy a file of this one.
+func (m *Mirror) spread(ctx context.Context, digest string) error {
+	others, err := m.Others()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	answers := make(chan error, len(others))
+	for _, id := range others {
+		go func() { answers <- m.Keep(ctx, id, digest) }()
+	}
+	all, have, heard := 1+len(others), 1, 0
+	var failed error
+	for ; have*2 <= all && heard < len(others); heard++ {
+		switch err := <-answers; {
+		case err == nil:
+			have++
+		case errdefs.IsUnimplemented(err):
+			all--
+		default:
+			failed = errors.Join(failed, err)
+		}
+	}
+	cancel() // those that have not answered copy the file when it is registered
+	for ; heard < len(others); heard++ {
+		<-answers
+	}
+	if have*2 <= all {
+		return errdefs.Unavailablef("%d of %d servers have the plugin file, which could be lost with them; upload it again when more of them answer: %w", have, all, failed)
+	}
+	return nil
+}
+
+// Stat describes a file of this server.
+func (m *Mirror) Stat(digest string) (pluginfiles.File, error) {
+	if m.Files == nil {
+		return pluginfiles.File{}, keepsNone()
+	}
+	return m.Files.Stat(digest)
+}
+
+// Have makes this server have a file, which it copies from another one if need be.
+// NotFound: no server has it.
+func (m *Mirror) Have(ctx context.Context, digest string) error {
+	if _, err := m.Stat(digest); !errdefs.IsNotFound(err) {
+		return err
+	}
+	return m.fetch(ctx, digest, "")
+}
+
+// Take makes this server have a file that another one has, for that one.
+func (m *Mirror) Take(ctx context.Context, server, digest string) error {
+	if _, err := m.Stat(digest); !errdefs.IsNotFound(err) {
+		return err
+	}
+	return m.fetch(ctx, digest, server)
 }
 
 // Open opens an uploaded file for a node. A file that was uploaded to another server is
 // copied first.
 func (m *Mirror) Open(ctx context.Context, digest string) (io.ReadCloser, error) {
-	if m.Files == nil {
-		return nil, errdefs.FailedPreconditionf("this server has no data directory and so keeps no plugin files")
-	}
-	file, err := m.Files.Open(digest)
-	if !errdefs.IsNotFound(err) {
-		return file, err
-	}
-	if err := m.fetch(ctx, digest); err != nil {
+	if err := m.Have(ctx, digest); err != nil {
 		return nil, err
 	}
 	return m.Files.Open(digest)
@@ -57,11 +132,14 @@ func (m *Mirror) Own(digest string, offset int64) ([]byte, error) {
 	return m.Files.Part(digest, offset)
 }
 
-// fetch copies a file from another server that has it.
-func (m *Mirror) fetch(ctx context.Context, digest string) error {
+// fetch copies a file from another server that has it; first is asked first, if it is given.
+func (m *Mirror) fetch(ctx context.Context, digest, first string) error {
 	others, err := m.Others()
 	if err != nil {
 		return err
+	}
+	if i := slices.Index(others, first); i > 0 {
+		others[0], others[i] = others[i], others[0]
 	}
 	var sources []pluginfiles.Source
 	for _, id := range others {
@@ -94,7 +172,7 @@ func (m *Mirror) copyMissing(ctx context.Context) error {
 				continue
 			}
 			if _, err := m.Files.Stat(r.Digest); errdefs.IsNotFound(err) {
-				failed = append(failed, m.fetch(ctx, r.Digest))
+				failed = append(failed, m.fetch(ctx, r.Digest, ""))
 			}
 		}
 	}
