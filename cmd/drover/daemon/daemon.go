@@ -130,22 +130,6 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *agentlo
 // cfg returns the configuration. A reload replaces it; see Apply.
 func (d *Daemon) cfg() *config.Config { return d.conf.Load() }
 
-// makeDataDir creates the data directory. A dev agent without a configured one gets
-// a temporary directory.
-func (d *Daemon) makeDataDir() (err error) {
-	if d.dataDir == "" {
-		d.scratch = true
-		if d.dataDir, err = os.MkdirTemp("", "drover-dev-"); err != nil {
-			return fmt.Errorf("make a scratch directory: %w", err)
-		}
-		return os.Chmod(d.dataDir, 0o711)
-	}
-	if err := os.MkdirAll(d.dataDir, 0o711); err != nil {
-		return fmt.Errorf("make the data directory: %w", err)
-	}
-	return nil
-}
-
 // startSides starts the server and the node concurrently, because the node's
 // fingerprinting and its plugins take time.
 func (d *Daemon) startSides(ctx context.Context) error {

@@ -49,9 +49,10 @@ func (w *Network) Lossy(a *Agent, percent int, from ...*Agent) {
 	}
 }
 
-// Heal removes the faults of machines.
+// Heal removes the faults of machines. Delays end everywhere.
 func (w *Network) Heal(all ...*Agent) {
 	w.T.Helper()
+	w.hasten() // before the filters go: without them the kernel loses track of redirected connections
 	for _, a := range all {
 		w.nft(a, "add table ip faults\ndelete table ip faults\n")
 	}

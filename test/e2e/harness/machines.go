@@ -25,6 +25,8 @@ type Network struct {
 	Prefix string // prefix of the names of namespaces and links
 	Subnet string // "10.231.7."
 	n      int
+	// proxies delay connections; see Slow.
+	proxies []*proxy
 }
 
 func NewNetwork(t *testing.T) *Network {
@@ -40,6 +42,7 @@ func NewNetwork(t *testing.T) *Network {
 	w := &Network{T: t, n: 1}
 	w.claim()
 	t.Cleanup(func() { w.IP("netns", "del", w.Prefix+"-sw") })
+	t.Cleanup(w.hasten)
 	w.IP("-n", w.Prefix+"-sw", "link", "add", "br0", "type", "bridge")
 	w.IP("-n", w.Prefix+"-sw", "link", "set", "br0", "up")
 	w.IP("link", "add", w.Prefix+"-h", "type", "veth", "peer", "name", "host", "netns", w.Prefix+"-sw")

@@ -26,6 +26,8 @@ const (
 	// struck to mended.
 	struck, mended, end = 200 * time.Millisecond, 1100 * time.Millisecond, 1500 * time.Millisecond
 	users               = 6
+	// late is as between continents; tooLate is longer than a follower waits for its leader.
+	late, tooLate = 60 * time.Millisecond, 600 * time.Millisecond
 	// inCI is how long the rounds may take if nobody has asked for a number of them.
 	inCI       = 100 * time.Second
 	roundsInCI = 50
@@ -77,6 +79,16 @@ var faults = []fault{
 		for _, a := range c.servers {
 			c.network.Lossy(a, 20, without(c.servers, a)...)
 		}
+		return func() { c.network.Heal(c.servers...) }
+	}},
+	{"what servers say arrives late", func(c *cluster, _ *harness.Agent, _ []*harness.Agent) func() {
+		for _, a := range c.servers {
+			c.network.Slow(a, late, without(c.servers, a)...)
+		}
+		return func() { c.network.Heal(c.servers...) }
+	}},
+	{"what the leader says to one follower arrives too late", func(c *cluster, l *harness.Agent, f []*harness.Agent) func() {
+		c.network.Slow(l, tooLate, f[0])
 		return func() { c.network.Heal(c.servers...) }
 	}},
 	{"the leader hands over", func(_ *cluster, l *harness.Agent, f []*harness.Agent) func() {

@@ -77,6 +77,12 @@ var blows = []blow{
 			b.network.Lossy(a, 20, without(b.everybody(), a)...)
 		}
 	}, nil},
+	{"what agents say arrives late", moment, func(b *battle) {
+		for _, a := range b.everybody() {
+			b.network.Slow(a, late, without(b.servers, a)...)
+		}
+	}, nil},
+	{"what a node and the servers say arrives very late", moment, func(b *battle) { b.network.Slow(b.node, 2*time.Second, b.servers...) }, nil},
 	{"the leader is killed", moment, func(b *battle) { b.leader.Kill() }, nil},
 	{"a follower is killed", moment, func(b *battle) { b.followers[0].Kill() }, nil},
 	{"the agent of a node is killed", moment, func(b *battle) { b.node.Kill() }, nil},
