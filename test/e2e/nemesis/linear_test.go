@@ -29,7 +29,7 @@ const (
 	// late is as between continents; tooLate is longer than a follower waits for its leader.
 	late, tooLate = 60 * time.Millisecond, 600 * time.Millisecond
 	// inCI is how long the rounds may take if nobody has asked for a number of them.
-	inCI       = 100 * time.Second
+	inCI       = 140 * time.Second
 	roundsInCI = 50
 )
 
