@@ -20,7 +20,7 @@ func fieldsOfTask() []Field {
 		{Name: "Task.Affinities", By: "core/schedule"},
 		{Name: "Task.Resources", By: "core/schedule/feasible"},
 		{Name: "Task.RestartPolicy", By: "core/agent/alloc"},
-		{Name: "Task.DispatchPayload", By: "core/agent/alloc"},
+		{Name: "Task.DispatchPayload", By: "core/agent/alloc", Warn: "dispatch_payload of a job that gets no payload", When: withoutPayload},
 		{Name: "Task.Lifecycle", By: "core/agent/task"},
 		{Name: "Task.Meta", By: "core/agent/taskenv"},
 		{Name: "Task.KillTimeout", By: "core/agent/alloc"},
@@ -69,6 +69,11 @@ func fieldsOfTask() []Field {
 		{Name: "WorkloadIdentity.TTL", Warn: "ttl of identity"},
 		{Name: "WorkloadIdentity.ExtraClaims", Warn: "extra_claims of identity"},
 	}
+}
+
+// withoutPayload reports whether nobody can dispatch the place's job with a payload.
+func withoutPayload(p Place) bool {
+	return p.Job.ParameterizedJob == nil || p.Job.ParameterizedJob.Payload == "forbidden"
 }
 
 func fieldsOfResources() []Field {

@@ -19,6 +19,7 @@ func group(name string, tasks ...*model.Task) *model.TaskGroup {
 
 func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 	hour := time.Hour
+	payload := group("g", &model.Task{Name: "t", DispatchPayload: &model.DispatchPayloadConfig{File: "in"}})
 	for _, c := range []struct {
 		what string
 		job  *model.Job
@@ -43,6 +44,10 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 			[]string{"not acted on yet: sticky of volume of db/a", "not acted on yet: volume of type csi of db/b"}},
 		{"vault", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "a", Vault: &model.Vault{}}, &model.Task{Name: "b", Vault: &model.Vault{}})}},
 			[]string{"not acted on yet: vault of web/a, web/b"}},
+		{"a payload for nobody", &model.Job{TaskGroups: []*model.TaskGroup{payload}}, []string{"not acted on yet: dispatch_payload of a job that gets no payload of g/t"}},
+		{"a forbidden payload", &model.Job{ParameterizedJob: &model.ParameterizedJobConfig{Payload: "forbidden"}, TaskGroups: []*model.TaskGroup{payload}},
+			[]string{"not acted on yet: dispatch_payload of a job that gets no payload of g/t"}},
+		{"a payload", &model.Job{ParameterizedJob: &model.ParameterizedJobConfig{Payload: "optional"}, Dispatched: true, TaskGroups: []*model.TaskGroup{payload}}, nil},
 		{"a long run", &model.Job{Type: model.JobTypeBatch, Update: model.UpdateStrategy{MaxParallel: 2}}, []string{"not acted on yet: update of a job whose type has no roll-outs"}},
 		{"cores of one NUMA node", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "t", Resources: &model.Resources{
 			Cores: 1, NUMA: &model.NUMA{Affinity: "require"},

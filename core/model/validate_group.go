@@ -96,8 +96,9 @@ func (tg *TaskGroup) validatePolicies(p *ValidationError, j *Job) {
 	if m := tg.Migrate; m != nil {
 		if j.Type != JobTypeService {
 			p.addf("Job type %q does not allow migrate block", j.Type)
+		} else {
+			m.validate(p)
 		}
-		m.validate(p)
 	}
 	for _, d := range []struct {
 		name  string
