@@ -33,8 +33,8 @@ func (a *Agent) mhz() float64 {
 	return v
 }
 
-// keepTaskStats has tasks measured all the time: whoever reads metrics wants
-// figures that cover the time since the last ones.
+// keepTaskStats measures the tasks continuously, because readers of metrics expect
+// values that cover the whole time since their last read.
 func (a *Agent) keepTaskStats(ctx context.Context) {
 	tick := time.NewTicker(keepStats)
 	defer tick.Stop()

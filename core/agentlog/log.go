@@ -23,7 +23,7 @@ type Options struct {
 	JSON     bool
 	Location bool     // include file and line of the source
 	File     string   // "" writes no file
-	Rotation Rotation // of the file
+	Rotation Rotation // when the file is rotated
 	Syslog   bool
 	Facility string // of syslog
 }

@@ -54,7 +54,7 @@ func Decide(s Scene, c *Config) *Step {
 	return vote(s, c)
 }
 
-// each returns the first step that a rule has for a server.
+// each applies a rule to one server after another and returns the first step.
 func each(s Scene, c *Config, rule func(Scene, *Config, Found) *Step) *Step {
 	for _, f := range s.Found {
 		if f.ID == "" || s.twins(f) {

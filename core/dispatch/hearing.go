@@ -117,8 +117,8 @@ func (h *hearing) report(now time.Time) Report {
 	return r
 }
 
-// answered notes how the report that was made at begun ended. It returns the nodes whose
-// sessions this server must end.
+// answered records the leader's answer to the report made at begun, or the error. It returns
+// the nodes whose sessions this server must end.
 func (h *hearing) answered(begun time.Time, answer ReportAnswer, err error) (end []NodeElsewhere) {
 	if err != nil {
 		h.full = true
@@ -129,7 +129,7 @@ func (h *hearing) answered(begun time.Time, answer ReportAnswer, err error) (end
 	for _, e := range answer.Elsewhere {
 		n := h.nodes[e.NodeID]
 		if n == nil || n.instance != e.Instance || n.session != e.Session {
-			continue // it has another session here meanwhile
+			continue // the node has a newer session here
 		}
 		h.forget(e.NodeID)
 		end = append(end, e)

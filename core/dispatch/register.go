@@ -74,7 +74,7 @@ func (d *Dispatcher) identityFor(node *model.Node) (string, error) {
 	switch {
 	case errdefs.IsPermissionDenied(err):
 		return "", err
-	case err != nil: // its secret has proven who it is; the next registration asks again
+	case err != nil: // the node is known by its secret; its next registration asks again
 		d.logger.Debug("a node gets no identity for now", "node_id", node.ID, "error", err)
 	}
 	return fresh, nil

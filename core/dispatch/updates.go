@@ -107,10 +107,10 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// pauseAfter returns how long nodes should wait until their next reports, after a commit of
-// the reports of some nodes took a time: the leader shall be busy with reports for a fifth
-// of its time at most, and hear from easyRate nodes per second. It is 0 if nodes need not
-// send less often than they do anyway.
+// pauseAfter returns how long nodes should wait before their next reports. took is the
+// duration of the last commit, nodes the number of nodes whose reports it held. The pause
+// keeps the leader's work on reports below a fifth of its time, and the rate below easyRate
+// nodes per second. It is 0 if nodes need not slow down.
 func pauseAfter(took time.Duration, nodes int) time.Duration {
 	pause := time.Duration(nodes) * time.Second / easyRate
 	if took > easyCommit {

@@ -22,7 +22,7 @@ import (
 
 // beatMessage is a heartbeat on the stream of a session, whose identity it has.
 type beatMessage struct {
-	Number uint64 // the answer has the same one
+	Number uint64 // repeated in the answer
 	Seen   model.ClusterPoint
 }
 

@@ -336,28 +336,13 @@ func (c *Command) serve(o *options, cfg *config.Config, log *agentlog.Log) int {
 			watching.Go(func() { p.watch(ctx, questions) })
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
-				p.tell(p.systemd.Reloading())
-				status := "Reloaded"
-				if err := p.reload(); err != nil {
-					log.Error("the configuration was not reloaded", "error", err)
-					status = "Not reloaded: " + err.Error()
-				}
-				if d != nil { // else it becomes ready by starting
-					p.tell(p.systemd.Ready(status + "; " + d.status()))
-				}
+				p.hangUp(d)
 				continue
 			}
 			fmt.Fprintf(c.Out, "==> Caught signal: %v; ending\n", sig)
 			if d != nil && !leaving && leaves(d.cfg(), sig) { // after a second signal, the agent does not wait for the drain
 				leaving = true
-				p.tell(p.systemd.Status("Leaving the cluster"))
-				p.tell(p.systemd.Extend(extendBy))
-				go func() {
-					defer close(left)
-					if err := d.Leave(ctx); err != nil {
-						log.Warn("the agent ends although it has not left", "error", err)
-					}
-				}()
+				p.leave(ctx, d, left)
 				continue
 			}
 			p.tell(p.systemd.Stopping("Ending"))
@@ -374,6 +359,32 @@ func (c *Command) serve(o *options, cfg *config.Config, log *agentlog.Log) int {
 			return 0
 		}
 	}
+}
+
+// hangUp reloads the configuration and tells systemd how that went. d is nil while the agent
+// starts.
+func (p *process) hangUp(d *Daemon) {
+	p.tell(p.systemd.Reloading())
+	status := "Reloaded"
+	if err := p.reload(); err != nil {
+		p.log.Error("the configuration was not reloaded", "error", err)
+		status = "Not reloaded: " + err.Error()
+	}
+	if d != nil { // else it becomes ready by starting
+		p.tell(p.systemd.Ready(status + "; " + d.status()))
+	}
+}
+
+// leave begins to leave the cluster. It closes left at the end.
+func (p *process) leave(ctx context.Context, d *Daemon, left chan struct{}) {
+	p.tell(p.systemd.Status("Leaving the cluster"))
+	p.tell(p.systemd.Extend(extendBy))
+	go func() {
+		defer close(left)
+		if err := d.Leave(ctx); err != nil {
+			p.log.Warn("the agent ends although it has not left", "error", err)
+		}
+	}()
 }
 
 // tell logs what systemd could not be told: it ends the agent if it hears nothing.

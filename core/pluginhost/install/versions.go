@@ -212,7 +212,7 @@ func diskError(err error, what string) error {
 
 const digestPrefix = "sha256:"
 
-// checkDigest refuses what is no digest.
+// checkDigest rejects text that is not a digest.
 func checkDigest(digest string) error {
 	raw, err := hex.DecodeString(strings.TrimPrefix(digest, digestPrefix))
 	if !strings.HasPrefix(digest, digestPrefix) || err != nil || len(raw) != sha256.Size || strings.ToLower(digest) != digest {

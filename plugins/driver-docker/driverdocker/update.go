@@ -90,7 +90,7 @@ func updated(c container.InspectResponse, r driver.Resources, host facts) (*cont
 		return nil, err
 	}
 	if out.MemoryReservation == 0 && c.HostConfig.MemoryReservation > 0 {
-		out.MemoryReservation = out.Memory // the daemon leaves as it is what is 0
+		out.MemoryReservation = out.Memory // the daemon does not change a limit that is 0 in a request
 	}
 	return &out.Resources, nil
 }

@@ -268,7 +268,7 @@ type Observed struct {
 	Sum    float64 // of all observations
 }
 
-// NewObserved returns the value of a histogram with the bounds, of no observation.
+// NewObserved returns a histogram value with the bounds and without observations.
 func NewObserved(bounds []float64) *Observed { return &Observed{Counts: make([]uint64, len(bounds)+1)} }
 
 // Add counts an observation. The bounds are those of NewObserved.

@@ -127,7 +127,7 @@ func beatsAfter(config *driver.TaskConfig, offset int64) []string {
 	return lines[:len(lines)-1]
 }
 
-// notSilent returns the tasks that write something within many periods of beat.
+// notSilent returns the tasks that still write their beats.
 func notSilent(configs []*driver.TaskConfig) []*driver.TaskConfig {
 	before := map[string]int64{}
 	for _, config := range configs {
