@@ -132,7 +132,7 @@ func (s *Server) registerJob(w http.ResponseWriter, r *http.Request) (any, error
 		}
 	}
 	notePolicyOverride(r, req.PolicyOverride)
-	req.JobID, req.Namespace, req.Region = id, requestNamespace(r), paramsOf(r).get("region")
+	req.JobID, req.Namespace = id, requestNamespace(r)
 	resp, err := s.backend.RegisterJob(r.Context(), &req)
 	if err != nil {
 		return plain500(nil, err)

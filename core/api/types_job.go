@@ -111,7 +111,6 @@ type JobRegisterRequest struct {
 	Submission        *model.JobSubmission
 	JobID             string `json:"-"` // from the path, "" for /v1/jobs
 	Namespace         string `json:"-"` // from the parameters, "" if not given
-	Region            string `json:"-"`
 }
 
 // JobRegisterResponse is the answer to register, evaluate, revert and scale.

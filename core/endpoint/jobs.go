@@ -54,7 +54,18 @@ func (e *Endpoint) canonical(body json.RawMessage, ns string) (*model.Job, error
 		draft.Namespace = &ns
 	}
 	e.nameNodePool(draft)
-	return draft.Canonical()
+	job, err := draft.Canonical()
+	if err != nil {
+		return nil, err
+	}
+	switch job.Region {
+	case model.DefaultRegion: // what clients say of jobs that name no region
+		job.Region = e.Region
+	case e.Region:
+	default:
+		return nil, errdefs.InvalidArgumentf("No path to region: job %q is for region %q, and these servers are of region %q", job.ID, job.Region, e.Region)
+	}
+	return job, nil
 }
 
 // admit returns an error for problems that depend on the state: missing objects to
@@ -128,9 +139,6 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	}
 	if req.JobID != "" && req.JobID != job.ID {
 		return nil, errdefs.InvalidArgumentf("Job ID does not match name")
-	}
-	if req.Region != "" && job.Region != req.Region && job.Region != model.DefaultRegion {
-		return nil, errdefs.InvalidArgumentf("No path to region")
 	}
 	found, err := e.check(ctx, job, req.Job)
 	if err != nil {

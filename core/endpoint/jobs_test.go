@@ -54,11 +54,16 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newServer(t *testing.T) *server {
 	t.Helper()
+	return newServerOf(t, "global")
+}
+
+func newServerOf(t *testing.T, region string) *server {
+	t.Helper()
 	r := &raft{fsm: fsm.New(state.New(), hclog.NewNullLogger())}
 	lifecycles.Check(t, r.fsm.Store())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
-	return &server{endpoint.New(endpoint.Config{Store: r.fsm.Store(), Raft: r, Region: "global", Now: func() time.Time { return now }}), t, ctx}
+	return &server{endpoint.New(endpoint.Config{Store: r.fsm.Store(), Raft: r, Region: region, Now: func() time.Time { return now }}), t, ctx}
 }
 
 // draft is the JSON of a small job, with more of it if given.
@@ -118,6 +123,28 @@ func TestBadRegistrationsAreRefusedInWords(t *testing.T) {
 	}
 	if n := s.state().Sizes()[state.TableJobs]; n != 2 {
 		t.Errorf("%d jobs are stored", n)
+	}
+}
+
+func TestAJobIsOfTheRegionOfItsServersOrRefused(t *testing.T) {
+	s := newServerOf(t, "eu")
+	for id, more := range map[string]string{"none": "", "default": `"Region":"global",`, "own": `"Region":"eu",`} {
+		s.register(draft(id, "batch", more))
+		if got := s.state().JobByID("default", id).Region; got != "eu" {
+			t.Errorf("%s: the job is of region %q", id, got)
+		}
+	}
+	foreign := draft("foreign", "batch", `"Region":"us",`)
+	_, registered := s.RegisterJob(s.ctx, &api.JobRegisterRequest{Job: foreign})
+	_, planned := s.PlanJob(s.ctx, &api.JobPlanRequest{Job: foreign})
+	_, validated := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: foreign})
+	for what, err := range map[string]error{"registered": registered, "planned": planned, "validated": validated} {
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "No path to region") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if s.state().JobByID("default", "foreign") != nil {
+		t.Error("a job for another region is stored")
 	}
 }
 

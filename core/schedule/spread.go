@@ -18,7 +18,7 @@ func (pl *placer) spread(b *model.Spread, rows []int32) *rank.Spread {
 		s.Value[i] = -1
 	}
 	for _, r := range rows {
-		v, ok := feasible.Resolve(b.Attribute, pl.cluster.nodes[r])
+		v, ok := feasible.Resolve(b.Attribute, pl.job.Region, pl.cluster.nodes[r])
 		if !ok {
 			continue
 		}
@@ -35,7 +35,7 @@ func (pl *placer) spread(b *model.Spread, rows []int32) *rank.Spread {
 		if n == nil || a.TaskGroup != pl.tg.Name {
 			continue
 		}
-		if v, ok := feasible.Resolve(b.Attribute, n); ok {
+		if v, ok := feasible.Resolve(b.Attribute, pl.job.Region, n); ok {
 			if i, known := index[v]; known {
 				s.Used[i]++
 			}

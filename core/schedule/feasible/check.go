@@ -28,6 +28,7 @@ const (
 // its answers per computed class; make one per group and evaluation.
 type Checker struct {
 	m        *matcher
+	region   string              // of the job, and so of all nodes
 	byClass  []*model.Constraint // same answer within a computed class
 	byNode   []*model.Constraint // constraints that use unique values
 	drivers  []string
@@ -40,7 +41,7 @@ type Checker struct {
 
 // NewChecker returns the checker of a group of a job.
 func NewChecker(job *model.Job, tg *model.TaskGroup) *Checker {
-	c := &Checker{m: newMatcher(), verdicts: map[string]string{}, stays: map[string]string{}, networks: tg.Networks}
+	c := &Checker{m: newMatcher(), region: job.Region, verdicts: map[string]string{}, stays: map[string]string{}, networks: tg.Networks}
 	c.add(job.Constraints)
 	c.add(tg.Constraints)
 	for _, t := range tg.Tasks {
@@ -91,7 +92,7 @@ func (c *Checker) check(n *model.Node, verdicts map[string]string, checkClass fu
 	if reason != "" {
 		return reason
 	}
-	return c.constraints(c.byNode, func(target string) (string, bool) { return Resolve(target, n) })
+	return c.constraints(c.byNode, func(target string) (string, bool) { return Resolve(target, c.region, n) })
 }
 
 // Classes returns the computed classes checked so far and whether each is feasible.
@@ -135,7 +136,7 @@ func (c *Checker) checkPlace(t *model.NodeTraits) string {
 }
 
 func (c *Checker) checkClassConstraints(t *model.NodeTraits) string {
-	return c.constraints(c.byClass, func(target string) (string, bool) { return resolve(target, t) })
+	return c.constraints(c.byClass, func(target string) (string, bool) { return resolve(target, c.region, t) })
 }
 
 // checkRest checks volumes and networks.
@@ -175,7 +176,7 @@ func (c *Checker) holds(ltarget, operand, rtarget string, value func(target stri
 // Affinity returns the weighted share of the affinities that n matches, -1..1.
 func (c *Checker) Affinity(as []*model.Affinity, n *model.Node) float64 {
 	var sum, total float64
-	value := func(target string) (string, bool) { return Resolve(target, n) }
+	value := func(target string) (string, bool) { return Resolve(target, c.region, n) }
 	for _, a := range as {
 		w := float64(a.Weight)
 		total += max(w, -w)

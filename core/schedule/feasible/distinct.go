@@ -13,11 +13,12 @@ import (
 // distinct_hosts and distinct_property. It counts existing allocs; the scheduler
 // reports each further placement to it.
 type Distinct struct {
-	hosts     bool // one alloc of the job or group per node
-	jobHosts  bool
-	taken     map[string]int // node -> number of allocs in scope
-	limits    []*propertyLimit
-	jobID, tg string
+	hosts    bool // one alloc of the job or group per node
+	jobHosts bool
+	taken    map[string]int // node -> number of allocs in scope
+	limits   []*propertyLimit
+	region   string // of the job
+	tg       string
 }
 
 type propertyLimit struct {
@@ -29,7 +30,7 @@ type propertyLimit struct {
 
 // NewDistinct returns the Distinct of a group, or nil if it has no such constraints.
 func NewDistinct(job *model.Job, tg *model.TaskGroup) *Distinct {
-	d := &Distinct{taken: map[string]int{}, jobID: job.ID, tg: tg.Name}
+	d := &Distinct{taken: map[string]int{}, region: job.Region, tg: tg.Name}
 	d.add(job.Constraints, true)
 	d.add(tg.Constraints, false)
 	for _, t := range tg.Tasks {
@@ -67,7 +68,7 @@ func (d *Distinct) Add(n *model.Node, group string, delta int) {
 		d.taken[n.ID] += delta
 	}
 	for _, l := range d.limits {
-		if v, ok := Resolve(l.constraint.LTarget, n); ok && (l.wholeJob || group == d.tg) {
+		if v, ok := Resolve(l.constraint.LTarget, d.region, n); ok && (l.wholeJob || group == d.tg) {
 			l.used[v] += delta
 		}
 	}
@@ -83,7 +84,7 @@ func (d *Distinct) Check(n *model.Node) string {
 		return ReasonDistinctHosts
 	}
 	for _, l := range d.limits {
-		v, ok := Resolve(l.constraint.LTarget, n)
+		v, ok := Resolve(l.constraint.LTarget, d.region, n)
 		if !ok {
 			return "missing property \"" + l.constraint.LTarget + "\""
 		}

@@ -28,10 +28,11 @@ func TestConstraintOperators(t *testing.T) {
 		{"${attr.sigs}", "set_contains", "C,A", true}, {"${attr.sigs}", "set_contains_all", "A,D", false}, {"${attr.sigs}", "set_contains_any", "D,B", true},
 		{"${meta.m}", "is_set", "", true}, {"${meta.q}", "is_set", "", false}, {"${meta.q}", "is_not_set", "", true},
 		{"${node.class}", "=", "big", true}, {"${node.unique.name}", "=", "name", true}, {"${node.datacenter}", "regexp", "dc", true},
+		{"${node.region}", "=", "eu", true}, {"${node.region}", "=", "global", false}, {"${node.unique.name}", "!=", "${node.region}", true},
 		{"${node.unique.id}", "unheard of", "id", false},
 	} {
 		tg := &model.TaskGroup{Constraints: []*model.Constraint{{LTarget: c.l, Operand: c.op, RTarget: c.r}}}
-		if got := feasible.NewChecker(&model.Job{}, tg).Check(n) == ""; got != c.want {
+		if got := feasible.NewChecker(&model.Job{Region: "eu"}, tg).Check(n) == ""; got != c.want {
 			t.Errorf("%s %s %s: %v, want %v", c.l, c.op, c.r, got, c.want)
 		}
 	}

@@ -9,9 +9,10 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Resolve returns the value of one side of a constraint on a node. A string without
-// interpolation is its own value. false means that the node has no such value.
-func Resolve(target string, n *model.Node) (string, bool) {
+// Resolve returns the value of one side of a constraint on a node of the job's region. A
+// string without interpolation is its own value. false means that the node has no such
+// value.
+func Resolve(target, region string, n *model.Node) (string, bool) {
 	if !strings.HasPrefix(target, "${") || !strings.HasSuffix(target, "}") {
 		return target, true
 	}
@@ -21,13 +22,13 @@ func Resolve(target string, n *model.Node) (string, bool) {
 	case "node.unique.name":
 		return n.Name, true
 	}
-	return resolve(target, &model.NodeTraits{
+	return resolve(target, region, &model.NodeTraits{
 		Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass, Attributes: n.Attributes, Meta: n.Meta,
 	})
 }
 
 // resolve is Resolve restricted to properties that nodes of a class share.
-func resolve(target string, t *model.NodeTraits) (string, bool) {
+func resolve(target, region string, t *model.NodeTraits) (string, bool) {
 	if !strings.HasPrefix(target, "${") || !strings.HasSuffix(target, "}") {
 		return target, true
 	}
@@ -40,7 +41,7 @@ func resolve(target string, t *model.NodeTraits) (string, bool) {
 	case "node.pool":
 		return t.NodePool, true
 	case "node.region":
-		return model.DefaultRegion, true
+		return region, true
 	}
 	if k, ok := strings.CutPrefix(key, "attr."); ok {
 		v, found := t.Attributes[k]
