@@ -37,7 +37,6 @@ type Log struct {
 	lines  hclog.SinkAdapter // to standard error and the file
 	file   *File             // nil without one
 	syslog *syslogSink       // nil without it
-	using  Options
 }
 
 // Open opens the log.
@@ -82,7 +81,7 @@ func (l *Log) Apply(o Options) error {
 	}
 	lines := hclog.NewSinkAdapter(&hclog.LoggerOptions{Level: level, Output: out, JSONFormat: o.JSON, IncludeLocation: o.Location})
 	oldLines, oldFile, oldSyslog := l.lines, l.file, l.syslog
-	l.lines, l.file, l.syslog, l.using = lines, file, sys, o
+	l.lines, l.file, l.syslog = lines, file, sys
 	l.SetLevel(level)
 	l.RegisterSink(lines)
 	if sys != nil {

@@ -124,12 +124,11 @@ func yesFlag(fs *flag.FlagSet, what string) *bool {
 // paging holds the flags that select a part of a list.
 type paging struct {
 	client.Query
-	pages bool
 }
 
 // filterFlags declares -filter and, if pages is true, -per-page and -page-token.
 func filterFlags(fs *flag.FlagSet, pages bool) *paging {
-	p := &paging{pages: pages}
+	p := &paging{}
 	fs.StringVar(&p.Filter, "filter", "", "Shows only objects that match an expression, such as 'Status == \"running\"'.")
 	if pages {
 		fs.IntVar(&p.PerPage, "per-page", 0, "Number of results per page; 0 means all.")

@@ -127,7 +127,7 @@ func (c *Config) specOf(a *model.Allocation, tg *model.TaskGroup, t *model.Task)
 		delay = max(delay, *tg.ShutdownDelay)
 	}
 	return task.Spec{
-		Name: t.Name, Restart: policy, KillSignal: t.KillSignal, KillTimeout: c.killTimeout(t),
+		Restart: policy, KillSignal: t.KillSignal, KillTimeout: c.killTimeout(t),
 		ShutdownDelay: delay, EndsWell: batch, Limits: taskLimits(a, t.Name),
 	}
 }

@@ -46,7 +46,6 @@ type Options struct {
 // Facts are the detected properties and resources.
 type Facts struct {
 	Hostname   string
-	HostID     string
 	Attributes map[string]string
 	Resources  *model.NodeResources
 	// Reserved are the resources that allocs may not use: Options.Reserved, with the
@@ -97,7 +96,7 @@ func (f *Facts) probeHost(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	f.Hostname, f.HostID = info.Hostname, info.HostID
+	f.Hostname = info.Hostname
 	f.set("unique.hostname", info.Hostname)
 	f.set("unique.host_id", info.HostID)
 	f.set("kernel.version", info.KernelVersion)

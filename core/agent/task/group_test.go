@@ -37,7 +37,7 @@ func newCrew(t *testing.T, tasks ...string) *crew {
 		}
 		c.tg.Tasks = append(c.tg.Tasks, x)
 		ends := x.Lifecycle != nil && !x.Lifecycle.Sidecar
-		c.specs[x.Name] = spec(func(s *task.Spec) { s.Name, s.EndsWell, s.Restart.Attempts = x.Name, ends, 0 })
+		c.specs[x.Name] = spec(func(s *task.Spec) { s.EndsWell, s.Restart.Attempts = ends, 0 })
 		c.states[x.Name] = task.New(t0)
 	}
 	c.settle()

@@ -30,7 +30,6 @@ const (
 
 // Spec is the part of a job that controls the life of a task.
 type Spec struct {
-	Name          string
 	Restart       model.RestartPolicy
 	KillSignal    string
 	KillTimeout   time.Duration

@@ -26,7 +26,7 @@ type at struct {
 }
 
 func spec(change func(*task.Spec)) task.Spec {
-	s := task.Spec{Name: "web", KillTimeout: 5 * time.Second, Restart: model.RestartPolicy{
+	s := task.Spec{KillTimeout: 5 * time.Second, Restart: model.RestartPolicy{
 		Attempts: 1, Interval: 30 * time.Second, Delay: 4 * time.Second, Mode: "fail"}}
 	if change != nil {
 		change(&s)

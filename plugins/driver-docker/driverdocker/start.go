@@ -74,7 +74,6 @@ type start struct {
 
 	image     string
 	container string
-	started   *task
 }
 
 func (s *start) run(ctx context.Context) (*driver.Handle, *driver.NetworkOverride, error) {
@@ -90,7 +89,6 @@ func (s *start) run(ctx context.Context) (*driver.Handle, *driver.NetworkOverrid
 	})
 	t.mounts = s.mounts.name
 	s.daemon.adopt(t) // before it starts, since it may end at once
-	s.started = t
 	limited, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
 	if _, err := s.daemon.api.Load().ContainerStart(limited, s.container, client.ContainerStartOptions{}); err != nil {
