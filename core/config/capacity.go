@@ -5,7 +5,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +70,41 @@ func (c *Client) capacityProblems() []string {
 			out = append(out, fmt.Sprintf("client.%s %d must not be negative", key, n))
 		}
 	}
+	out = append(out, portsProblem("client.reserved.reserved_ports", c.Reserved.Ports)...)
+	for _, name := range slices.Sorted(maps.Keys(c.HostNetworks)) {
+		out = append(out, c.HostNetworks[name].problems(fmt.Sprintf("client.host_network %q", name))...)
+	}
 	return out
+}
+
+// problems lists the invalid values of a host network.
+func (h HostNetwork) problems(key string) (out []string) {
+	if h.CIDR == "" && h.Interface == "" {
+		out = append(out, key+" needs a cidr, an interface or both, to say which addresses belong to it")
+	}
+	if _, err := netip.ParsePrefix(h.CIDR); h.CIDR != "" && err != nil {
+		out = append(out, fmt.Sprintf("%s: cidr %q is not a block of addresses such as \"10.0.0.0/8\"", key, h.CIDR))
+	}
+	return append(out, portsProblem(key+": reserved_ports", h.ReservedPorts)...)
+}
+
+// portsProblem returns a problem unless text is a list of ports and ranges of ports.
+func portsProblem(key, text string) []string {
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			high = low
+		}
+		first, err := strconv.ParseUint(low, 10, 16)
+		last, err2 := strconv.ParseUint(high, 10, 16)
+		if err != nil || err2 != nil || first > last {
+			return []string{fmt.Sprintf("%s %q is not a list of ports such as \"22,8000-8010\"", key, text)}
+		}
+	}
+	return nil
 }
 
 // minHeartbeatTTL is the shortest allowed lease of a node: shorter ones would expire

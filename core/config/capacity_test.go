@@ -44,18 +44,22 @@ func TestSetsOfCoresAreRead(t *testing.T) {
 
 func TestCapacitiesAndLeasesThatMakeNoSenseAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"client {\nreserved { cores = \"3-1\" }\n}":     "client.reserved.cores",
-		`client { reservable_cores = "a" }`:             "client.reservable_cores",
-		"client {\nreserved { cores = \"0-70000\" }\n}": "client.reserved.cores",
-		`client { disk_free_mb = -1 }`:                  "client.disk_free_mb",
-		"client {\nreserved { memory = -1 }\n}":         "client.reserved.memory",
-		`limits { rpc_handshake_timeout = "0s" }`:       "limits.rpc_handshake_timeout",
-		`limits { rpc_handshake_timeout = "soon" }`:     "limits.rpc_handshake_timeout",
-		`limits { https_handshake_timeout = "0s" }`:     "limits.https_handshake_timeout",
-		`limits { https_handshake_timeout = "-5s" }`:    "limits.https_handshake_timeout",
-		`server { heartbeat_grace = "-1s" }`:            "server.heartbeat_grace",
-		`server { min_heartbeat_ttl = "10ms" }`:         "server.min_heartbeat_ttl",
-		`server { min_heartbeat_ttl = "often" }`:        "server.min_heartbeat_ttl",
+		"client {\nreserved { cores = \"3-1\" }\n}":                                          "client.reserved.cores",
+		`client { reservable_cores = "a" }`:                                                  "client.reservable_cores",
+		"client {\nreserved { cores = \"0-70000\" }\n}":                                      "client.reserved.cores",
+		"client {\nhost_network \"a\" { cidr = \"10.0.0.300/8\" }\n}":                        `client.host_network "a": cidr "10.0.0.300/8"`,
+		"client {\nhost_network \"a\" { reserved_ports = \"22\" }\n}":                        `client.host_network "a" needs a cidr`,
+		"client {\nhost_network \"a\" {\ninterface = \"lo\"\nreserved_ports = \"ssh\"\n}\n}": `client.host_network "a": reserved_ports "ssh"`,
+		"client {\nreserved { reserved_ports = \"80-70\" }\n}":                               `client.reserved.reserved_ports "80-70"`,
+		`client { disk_free_mb = -1 }`:                                                       "client.disk_free_mb",
+		"client {\nreserved { memory = -1 }\n}":                                              "client.reserved.memory",
+		`limits { rpc_handshake_timeout = "0s" }`:                                            "limits.rpc_handshake_timeout",
+		`limits { rpc_handshake_timeout = "soon" }`:                                          "limits.rpc_handshake_timeout",
+		`limits { https_handshake_timeout = "0s" }`:                                          "limits.https_handshake_timeout",
+		`limits { https_handshake_timeout = "-5s" }`:                                         "limits.https_handshake_timeout",
+		`server { heartbeat_grace = "-1s" }`:                                                 "server.heartbeat_grace",
+		`server { min_heartbeat_ttl = "10ms" }`:                                              "server.min_heartbeat_ttl",
+		`server { min_heartbeat_ttl = "often" }`:                                             "server.min_heartbeat_ttl",
 	} {
 		if err := merged(t, text).Finish(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

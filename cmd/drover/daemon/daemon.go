@@ -273,7 +273,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 		DataDir: dir, AllocDir: allocs, Region: d.cfg().Region, Logger: d.log, Servers: servers, Node: d.describeNode(),
 		RetryMax: config.Duration(c.ServerJoin.RetryInterval, 0), Intro: d.introduction(dir),
 		Fingerprint: fingerprint.Options{
-			Interface: c.NetworkInterface, NetworkSpeed: c.NetworkSpeed, NoServices: c.ServiceDiscovery != nil && !*c.ServiceDiscovery, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
+			Interface: c.NetworkInterface, NetworkSpeed: c.NetworkSpeed, HostNetworks: hostNetworks(c), NoServices: c.ServiceDiscovery != nil && !*c.ServiceDiscovery, Version: d.version, CPUTotalCompute: c.CPUTotalCompute, MemoryMB: c.MemoryTotalMB,
 			DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB, ReservableCores: c.CoresForTasks(), MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
 		PluginDir: d.cfg().PluginDir, PluginConfig: d.pluginConfig(), PluginArgs: d.pluginArgs(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
@@ -339,13 +339,19 @@ func (d *Daemon) describeNode() *model.Node {
 	for name, v := range c.HostVolumes {
 		n.HostVolumes[name] = &model.HostVolumeConfig{Name: name, Path: v.Path, ReadOnly: v.ReadOnly}
 	}
-	for name, h := range c.HostNetworks {
-		if n.HostNetworks == nil {
-			n.HostNetworks = map[string]*model.HostNetworkConfig{}
-		}
-		n.HostNetworks[name] = &model.HostNetworkConfig{Name: name, CIDR: h.CIDR, Interface: h.Interface, ReservedPorts: h.ReservedPorts}
-	}
+	n.HostNetworks = hostNetworks(c)
 	return n
+}
+
+// hostNetworks returns the node's host networks, or nil without any.
+func hostNetworks(c config.Client) (out map[string]*model.HostNetworkConfig) {
+	for name, h := range c.HostNetworks {
+		if out == nil {
+			out = map[string]*model.HostNetworkConfig{}
+		}
+		out[name] = &model.HostNetworkConfig{Name: name, CIDR: h.CIDR, Interface: h.Interface, ReservedPorts: h.ReservedPorts}
+	}
+	return out
 }
 
 // httpAddr returns the advertised address of the HTTP API, with the port that was

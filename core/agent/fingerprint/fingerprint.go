@@ -27,6 +27,8 @@ type Options struct {
 	Interface string // network interface; "" is the one of the default route
 	// NetworkSpeed is the speed of the interface in MBit/s; 0 means 1000.
 	NetworkSpeed int
+	// HostNetworks are named sets of the machine's addresses, by name.
+	HostNetworks map[string]*model.HostNetworkConfig
 	// NoServices keeps groups with services of provider "nomad" from the node.
 	NoServices      bool
 	DataDir         string // whose file system is the node's disk
@@ -51,6 +53,9 @@ type Facts struct {
 	// Reserved are the resources that allocs may not use: Options.Reserved, with the
 	// compute of its cores.
 	Reserved *model.NodeReservedResources
+	// Addressless are the names of the Options.HostNetworks to which no address of the
+	// machine belongs.
+	Addressless []string
 }
 
 // Version that scheduling constraints on nomad.version compare against: the
@@ -67,6 +72,7 @@ func Probe(ctx context.Context, o Options) *Facts {
 	f.probeMemory(ctx, o)
 	f.probeDisk(ctx, o)
 	f.probeNetwork(o)
+	f.probeHostNetworks(o)
 	f.probePlatform()
 	f.set("nomad.version", interfaceVersion)
 	f.set("drover.version", o.Version)

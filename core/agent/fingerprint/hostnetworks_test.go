@@ -1,0 +1,74 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package fingerprint_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/drover-project/drover/core/agent/fingerprint"
+	"github.com/drover-project/drover/core/model"
+)
+
+// onHostNetwork returns "DEVICE ADDRESS PORTS" of each address of a host network.
+func onHostNetwork(f *fingerprint.Facts, name string) (out []string) {
+	for _, n := range f.Resources.NodeNetworks {
+		for _, a := range n.Addresses {
+			if a.Alias == name {
+				out = append(out, fmt.Sprint(n.Device, " ", a.Address, " ", a.ReservedPorts))
+			}
+		}
+	}
+	return out
+}
+
+func TestAHostNetworkHasTheAddressesOfItsBlockAndItsInterface(t *testing.T) {
+	loopback := ""
+	ifis, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range ifis {
+		if i.Flags&net.FlagLoopback != 0 && i.Flags&net.FlagUp != 0 {
+			loopback = i.Name
+		}
+	}
+	if loopback == "" {
+		t.Skip("no loopback interface")
+	}
+	f := fingerprint.Probe(t.Context(), fingerprint.Options{HostNetworks: map[string]*model.HostNetworkConfig{
+		"block": {CIDR: "127.0.0.1/8", ReservedPorts: "22"}, "interface": {Interface: loopback}, "both": {CIDR: "127.0.0.0/8", Interface: loopback},
+		"nowhere": {CIDR: "192.0.2.1/32"}, "none": {Interface: "no-such-interface"}, "neither": {CIDR: "192.0.2.1/32", Interface: loopback},
+	}})
+	for name, want := range map[string]string{"block": loopback + " 127.0.0.1 22", "interface": loopback + " 127.0.0.1 ", "both": loopback + " 127.0.0.1 "} {
+		if got := onHostNetwork(f, name); len(got) == 0 || got[0] != want {
+			t.Errorf("%s: %q, want %q first", name, got, want)
+		}
+	}
+	if want := []string{"neither", "none", "nowhere"}; !slices.Equal(f.Addressless, want) {
+		t.Errorf("without an address are %v, want %v", f.Addressless, want)
+	}
+	devices := map[string]bool{}
+	for _, n := range f.Resources.NodeNetworks {
+		if devices[n.Device] {
+			t.Errorf("%s is there twice", n.Device)
+		}
+		devices[n.Device] = true
+	}
+}
+
+func TestAHostNetworkOfTheDefaultsNameReplacesIt(t *testing.T) {
+	f := fingerprint.Probe(t.Context(), fingerprint.Options{HostNetworks: map[string]*model.HostNetworkConfig{"default": {CIDR: "127.0.0.0/8"}}})
+	for _, a := range onHostNetwork(f, "default") {
+		if a != "lo 127.0.0.1 " && a != "lo0 127.0.0.1 " {
+			t.Errorf("the default network has %s, too", a)
+		}
+	}
+	f = fingerprint.Probe(t.Context(), fingerprint.Options{HostNetworks: map[string]*model.HostNetworkConfig{"default": {CIDR: "192.0.2.1/32"}}})
+	if len(onHostNetwork(f, "default")) == 0 {
+		t.Error("a network without addresses took those of the default away")
+	}
+}
