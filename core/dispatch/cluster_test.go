@@ -6,7 +6,9 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -583,4 +585,23 @@ func TestARegistrationThatChangesNothingIsNotWritten(t *testing.T) {
 			t.Errorf("a change was written %d times, %v", c.writes()-before, err)
 		}
 	})
+}
+
+func TestAReportThatNoServerCanHaveSentIsRefused(t *testing.T) {
+	huge := strings.Repeat("x", 1000)
+	for name, r := range map[string]dispatch.Report{
+		"no server":        {Boot: "b", Number: 1, Full: true},
+		"a long name":      {Server: huge, Full: true},
+		"a long id":        {Server: "s", Full: true, Heard: []dispatch.HeardNode{{NodeID: huge}}},
+		"heard tomorrow":   {Server: "s", Full: true, Late: []dispatch.NodeAge{{NodeID: "n", Age: -1}}},
+		"leaves tomorrow":  {Server: "s", Full: true, Left: []dispatch.NodeAge{{NodeID: "n", Age: math.MinInt64}}},
+		"too many entries": {Server: "s", Full: true, Heard: make([]dispatch.HeardNode, 300_000)},
+	} {
+		if err := r.Validate(); !errdefs.IsInvalidArgument(err) || len(err.Error()) > 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (dispatch.Report{Server: "s", Full: true, Heard: []dispatch.HeardNode{{NodeID: "n", Session: math.MaxUint64}}, Late: []dispatch.NodeAge{{NodeID: "n", Age: math.MaxInt64}}}).Validate(); err != nil {
+		t.Error(err)
+	}
 }

@@ -108,7 +108,7 @@ func (h *hearing) report(now time.Time) Report {
 		}
 	}
 	for id, n := range h.left {
-		r.Left = append(r.Left, NodeAge{NodeID: id, Session: n.session, Age: now.Sub(n.at)})
+		r.Left = append(r.Left, NodeAge{NodeID: id, Session: n.session, Age: max(0, now.Sub(n.at))})
 	}
 	slices.SortFunc(r.Heard, func(a, b HeardNode) int { return strings.Compare(a.NodeID, b.NodeID) })
 	clear(h.news)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Leader is what the Dispatcher of every server asks of the server that leads. The
@@ -70,6 +71,24 @@ type Report struct {
 	// Left are nodes whose session has ended since the previous report, with the time
 	// since then.
 	Left []NodeAge
+}
+
+// reportBounds limit a report to what a server with more nodes than any cluster has sends.
+var reportBounds = model.Bounds{Text: 256, Entries: 1 << 18, Total: 64 << 20}
+
+// Validate returns an error of class InvalidArgument if no server can have sent the report.
+func (r Report) Validate() error {
+	if r.Server == "" {
+		return errdefs.InvalidArgumentf("the report of a server's nodes does not name the server")
+	}
+	for _, list := range [][]NodeAge{r.Late, r.Left} {
+		for _, n := range list {
+			if n.Age < 0 {
+				return errdefs.InvalidArgumentf("the report of server %.80q has a node whose age is %s", r.Server, n.Age)
+			}
+		}
+	}
+	return reportBounds.Check("the report of a server's nodes: ", r)
 }
 
 // HeardNode is a node at a server. Instance and Session are those of its rpc.Identity.

@@ -28,6 +28,9 @@ func notLeading() error {
 
 // Report implements Leader.
 func (l leading) Report(_ context.Context, r Report) (ReportAnswer, error) {
+	if err := r.Validate(); err != nil {
+		return ReportAnswer{}, err
+	}
 	now, rules := l.d.cfg.Now(), l.d.rules()
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
@@ -47,7 +50,7 @@ func (l leading) Holder(_ context.Context, nodeID string) (string, error) {
 	}
 	server := l.d.roll.holder(nodeID)
 	if server == "" {
-		return "", errdefs.NotFoundf("no server hears node %q", nodeID)
+		return "", errdefs.NotFoundf("no server hears node %.80q", nodeID)
 	}
 	return server, nil
 }

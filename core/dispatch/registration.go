@@ -28,8 +28,8 @@ func (l leading) Register(ctx context.Context, server string, node *model.Node) 
 // the state, so any server can lead meanwhile, and start anew. If the state has another
 // one (an answer was lost, a snapshot was restored), the node sends all.
 func (l leading) Change(ctx context.Context, server string, change *model.NodeChange) (Registered, error) {
-	if change == nil || change.Node == nil {
-		return Registered{}, errdefs.InvalidArgumentf("the change of the registration is empty; send what differs")
+	if err := change.Validate(); err != nil {
+		return Registered{}, err
 	}
 	view := l.d.cfg.Store.View()
 	before := view.NodeByID(change.Node.ID)

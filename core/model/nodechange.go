@@ -6,6 +6,8 @@ package model
 import (
 	"reflect"
 	"slices"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // NodeChange is how a node's registration differs from an earlier one. Both sides must mean
@@ -105,6 +107,19 @@ func differing(was, is, out reflect.Value) (names []string) {
 	return names
 }
 
+// Validate returns an error of class InvalidArgument if a change has no node, or names more
+// than a registration within NodeBounds can have: each name is looked for.
+func (c *NodeChange) Validate() error {
+	if c == nil || c.Node == nil {
+		return errdefs.InvalidArgumentf("the change of the registration is empty; send what differs")
+	}
+	names := struct {
+		Fields, Resources []string
+		Gone              map[string][]string
+	}{c.Fields, c.Resources, c.Gone}
+	return NodeBounds.Check("node "+CutText(c.Node.ID, MaxNodeKey)+": the change of the registration: ", names)
+}
+
 // Apply returns the registration that differs from before as c says. It shares values with
 // both. Names of fields that Node does not have are of a newer node, and are left out as
 // they are in a whole registration.
@@ -138,12 +153,14 @@ func (c *NodeChange) Apply(before *Node) *Node {
 // those of more.
 func merged(was, more reflect.Value, gone []string) reflect.Value {
 	out := reflect.MakeMapWithSize(was.Type(), was.Len()+more.Len())
-	for _, m := range []reflect.Value{was, more} {
-		for _, key := range m.MapKeys() {
-			if m == more || !slices.Contains(gone, key.String()) {
-				out.SetMapIndex(key, m.MapIndex(key))
-			}
-		}
+	for _, key := range was.MapKeys() {
+		out.SetMapIndex(key, was.MapIndex(key))
+	}
+	for _, key := range gone {
+		out.SetMapIndex(reflect.ValueOf(key).Convert(was.Type().Key()), reflect.Value{})
+	}
+	for _, key := range more.MapKeys() {
+		out.SetMapIndex(key, more.MapIndex(key))
 	}
 	return out
 }

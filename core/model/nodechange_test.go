@@ -8,9 +8,11 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // randomRegistration returns a registration in which each kind of field is set or not.
@@ -108,5 +110,25 @@ func TestFieldsThatAServerDoesNotKnowAreLeftOut(t *testing.T) {
 	got := c.Apply(&model.Node{ID: "n", NodeResources: &model.NodeResources{MinDynamicPort: 3}})
 	if got.Status != "" || got.NodeResources.MinDynamicPort != 3 {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestAChangeThatNamesMoreThanARegistrationHasIsRefused(t *testing.T) {
+	many := make([]string, model.NodeBounds.Entries+1)
+	for name, c := range map[string]*model.NodeChange{
+		"no change":      nil,
+		"no node":        {},
+		"fields":         {Node: &model.Node{}, Fields: many},
+		"resources":      {Node: &model.Node{}, Resources: many},
+		"removed keys":   {Node: &model.Node{}, Gone: map[string][]string{"Attributes": many}},
+		"a long name":    {Node: &model.Node{}, Fields: []string{strings.Repeat("x", model.NodeBounds.Text+1)}},
+		"too many bytes": {Node: &model.Node{}, Gone: map[string][]string{"A": many[1:], "B": many[1:], "C": slices.Repeat([]string{strings.Repeat("x", 1024)}, 4096)}},
+	} {
+		if err := c.Validate(); !errdefs.IsInvalidArgument(err) || len(err.Error()) > 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (&model.NodeChange{Node: &model.Node{}, Fields: []string{"Name"}, Gone: map[string][]string{"Attributes": {"a", "a", ""}}}).Validate(); err != nil {
+		t.Error(err)
 	}
 }

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -93,5 +95,27 @@ func TestForeignStatusesMapByCode(t *testing.T) {
 func TestNilStaysNil(t *testing.T) {
 	if errdefs.ToGRPC(nil) != nil || errdefs.FromGRPC(nil) != nil || errdefs.New(errdefs.NotFound, nil) != nil || errdefs.WithRetryable(nil, true) != nil {
 		t.Fatal("nil became an error")
+	}
+}
+
+func TestATextThatGRPCCannotSendIsMadeFitForIt(t *testing.T) {
+	for in, want := range map[string]string{
+		"no file a\xff\xfeb":                                 "no file a?b",
+		strings.Repeat("x", errdefs.MaxText):                 strings.Repeat("x", errdefs.MaxText),
+		strings.Repeat("x", errdefs.MaxText+1):               strings.Repeat("x", errdefs.MaxText-3) + "...",
+		strings.Repeat("x", errdefs.MaxText-4) + "\u00fc12":  strings.Repeat("x", errdefs.MaxText-4) + "\u00fc12",
+		strings.Repeat("x", errdefs.MaxText-4) + "\u00fc123": strings.Repeat("x", errdefs.MaxText-4) + "?...",
+	} {
+		st, _ := status.FromError(errdefs.ToGRPC(errdefs.NotFoundf("%s", in)))
+		if _, err := proto.Marshal(st.Proto()); err != nil {
+			t.Errorf("%.100q cannot be sent: %v", in, err)
+		}
+		if st.Message() != want {
+			t.Errorf("%.100q became %d bytes: %.100q", in, len(st.Message()), st.Message())
+		}
+		back := errdefs.FromGRPC(status.Error(codes.NotFound, in))
+		if !errdefs.IsNotFound(back) || back.Error() != want {
+			t.Errorf("%.100q of another side became %d bytes: %.100q", in, len(back.Error()), back)
+		}
 	}
 }

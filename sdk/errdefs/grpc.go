@@ -63,8 +63,12 @@ var fromCode = map[codes.Code]Class{
 	codes.DataLoss:           Internal,
 }
 
+// MaxText is the maximum length of the text of an error in a gRPC status, in bytes.
+const MaxText = 32 << 10
+
 // ToGRPC converts err into a gRPC status error with the same text, class, retryable mark,
-// reason code, details and retry hint. It returns status errors and nil unchanged.
+// reason code, details and retry hint. It returns status errors and nil unchanged. Bytes
+// that are no UTF-8 are replaced: gRPC could not send them, and the class would be lost.
 func ToGRPC(err error) error {
 	if err == nil {
 		return nil
@@ -76,7 +80,7 @@ func ToGRPC(err error) error {
 		}
 	}
 	class := ClassOf(err)
-	st := status.New(toCode[class], err.Error())
+	st := status.New(toCode[class], sendable(err.Error()))
 	info := &errdetails.ErrorInfo{Reason: string(class), Domain: infoDomain, Metadata: map[string]string{}}
 	// Transmit only an explicit mark: without one the class decides on both sides.
 	if retryable, marked := RetryableMark(err); marked {
@@ -99,6 +103,17 @@ func ToGRPC(err error) error {
 	return withParts.Err()
 }
 
+// sendable returns the text of an error as a status can have it.
+func sendable(text string) string {
+	if len(text) > MaxText {
+		text = text[:MaxText-len(cutMark)] + cutMark
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
+// cutMark is the end of a text that was cut.
+const cutMark = "..."
+
 // FromGRPC converts a gRPC status error back into an error with all that ToGRPC keeps.
 // What a defective or hostile side sent beyond the limits of this package is cut. It
 // returns nil and errors that are not a status unchanged.
@@ -114,7 +129,7 @@ func FromGRPC(err error) error {
 	if !known {
 		class = Internal
 	}
-	out := &classed{class: class, err: errors.New(st.Message())}
+	out := &classed{class: class, err: errors.New(sendable(st.Message()))}
 	for _, d := range st.Details() {
 		switch d := d.(type) {
 		case *errdetails.ErrorInfo:

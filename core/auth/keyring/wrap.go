@@ -25,11 +25,11 @@ func purpose(keyID string) []byte { return []byte("drover root key " + keyID) }
 func wrap(keyID string, secret []byte, server *model.ServerKey) (model.RootKeyWrap, error) {
 	public, err := ecdh.X25519().NewPublicKey(server.Public)
 	if err != nil {
-		return model.RootKeyWrap{}, errdefs.InvalidArgumentf("the public key of server %s: %w", server.ServerID, err)
+		return model.RootKeyWrap{}, errdefs.InvalidArgumentf("the public key of server %.80q: %w", server.ServerID, err)
 	}
 	to, err := hpke.NewDHKEMPublicKey(public)
 	if err != nil {
-		return model.RootKeyWrap{}, errdefs.InvalidArgumentf("the public key of server %s: %w", server.ServerID, err)
+		return model.RootKeyWrap{}, errdefs.InvalidArgumentf("the public key of server %.80q: %w", server.ServerID, err)
 	}
 	sealed, err := hpke.Seal(to, kdf, aead, purpose(keyID), secret)
 	if err != nil {
