@@ -69,7 +69,15 @@ func (b *budget) chargeReading(v cty.Value, at hcl.Range) {
 func (b *budget) spend(n int, at hcl.Range) {
 	b.bytes += n
 	if b.bytes > maxBytes {
-		b.exhaust(at, "Values too large", fmt.Sprintf("The values of a file may have %d bytes in all, counted wherever one is made of others.", maxBytes))
+		b.exhaust(at, "Values too large", fmt.Sprintf("The values of a file may have %d bytes in all, counted wherever one is made of others, and a number %d bits before or after the point.", maxBytes, maxExponent))
+	}
+}
+
+// checkOperand refuses an operand of arithmetic that is an endless number, or a text that
+// would become one.
+func (b *budget) checkOperand(v cty.Value, at hcl.Range) {
+	if endless(v) || endlessText(v) { // what else is no number, the operator reports
+		b.exhaust(at, "Number too large", fmt.Sprintf("A number may have %d bits before or after the point.", maxExponent))
 	}
 }
 
@@ -95,6 +103,18 @@ func recoverExhausted(diags *hcl.Diagnostics) {
 	}
 }
 
+// failExhausted converts the panic of an exhausted budget to the error of a function. It
+// must be deferred.
+func failExhausted(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case exhausted:
+		*err = errdefs.ResourceExhaustedf("%s: %s", r.diag.Summary, r.diag.Detail)
+	default:
+		panic(r)
+	}
+}
+
 // metered is an expression that is charged at each evaluation. To syntax walkers it
 // looks like the expression in parentheses.
 type metered struct {
@@ -114,7 +134,49 @@ func (m *metered) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return v, diags
 }
 
-// meter wraps all expressions below a node that repeat or join values.
+// operand is an operand of arithmetic or a key, whose value is checked before it is used.
+// To syntax walkers it looks like the expression in parentheses.
+type operand struct {
+	*hclsyntax.ParenthesesExpr
+	check func(cty.Value, hcl.Range)
+}
+
+// Value evaluates the expression and checks the result.
+func (o *operand) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := o.ParenthesesExpr.Value(ctx)
+	o.check(v, o.StartRange())
+	return v, diags
+}
+
+func newOperand(e hclsyntax.Expression, check func(cty.Value, hcl.Range)) *operand {
+	return &operand{&hclsyntax.ParenthesesExpr{Expression: e, SrcRange: e.Range()}, check}
+}
+
+// checkKey charges a key for the bits that it has as the index of a list. A text is an
+// index or not, whichever the value has that it is applied to.
+func (b *budget) checkKey(key cty.Value, at hcl.Range) { b.spend(bitsOf(key)/8, at) }
+
+// meterKeys charges the keys in a traversal.
+func (b *budget) meterKeys(t hcl.Traversal) {
+	for _, step := range t {
+		if i, ok := step.(hcl.TraverseIndex); ok {
+			b.checkKey(i.Key, i.SrcRange)
+		}
+	}
+}
+
+// meterArithmetic wraps the operands of an operator on numbers.
+func (b *budget) meterArithmetic(op *hclsyntax.Operation, operands ...*hclsyntax.Expression) {
+	if op.Type != cty.Number && op.Impl.Params()[0].Type != cty.Number {
+		return
+	}
+	for _, e := range operands {
+		*e = newOperand(*e, b.checkOperand)
+	}
+}
+
+// meter wraps all expressions below a node that repeat or join values, or compute with
+// numbers, and refuses endless numbers.
 func (b *budget) meter(root hclsyntax.Node) {
 	wrap := func(e *hclsyntax.Expression, loop bool) {
 		if *e != nil {
@@ -123,6 +185,20 @@ func (b *budget) meter(root hclsyntax.Node) {
 	}
 	_ = hclsyntax.VisitAll(root, func(n hclsyntax.Node) hcl.Diagnostics {
 		switch e := n.(type) {
+		case *hclsyntax.LiteralValueExpr:
+			if e.Val.Type() == cty.Number { // a text is none yet
+				b.checkOperand(e.Val, e.SrcRange)
+			}
+		case *hclsyntax.BinaryOpExpr:
+			b.meterArithmetic(e.Op, &e.LHS, &e.RHS)
+		case *hclsyntax.UnaryOpExpr:
+			b.meterArithmetic(e.Op, &e.Val)
+		case *hclsyntax.IndexExpr:
+			e.Key = newOperand(e.Key, b.checkKey)
+		case *hclsyntax.ScopeTraversalExpr:
+			b.meterKeys(e.Traversal)
+		case *hclsyntax.RelativeTraversalExpr:
+			b.meterKeys(e.Traversal)
 		case *hclsyntax.ForExpr:
 			wrap(&e.KeyExpr, false)
 			wrap(&e.ValExpr, true)
@@ -146,13 +222,14 @@ func (b *budget) pays(name string, f function.Function) function.Function {
 	return function.New(&function.Spec{
 		Params: f.Params(), VarParam: f.VarParam(),
 		Type: func(args []cty.Value) (cty.Type, error) { return f.ReturnTypeForValues(args) },
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		Impl: func(args []cty.Value, _ cty.Type) (v cty.Value, err error) {
+			defer failExhausted(&err)
 			at := hcl.Range{Filename: name + "()"}
 			b.checkTime(at)
 			for _, a := range args {
 				b.chargeReading(a, at)
 			}
-			v, err := f.Call(args)
+			v, err = f.Call(args)
 			if err == nil {
 				b.charge(v, at)
 			}

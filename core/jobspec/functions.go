@@ -6,7 +6,9 @@ package jobspec
 import (
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hashicorp/go-cty-funcs/cidr"
 	"github.com/hashicorp/go-cty-funcs/collection"
@@ -90,9 +92,43 @@ func refused(f function.Function, name string) function.Function {
 	})
 }
 
-var formatWidths = regexp.MustCompile(`[0-9]{4,}`)
+var (
+	formatWidths = regexp.MustCompile(`[0-9]{4,}`)
+	formatVerbs  = regexp.MustCompile(`%(?:[^a-zA-Z%\[]*(?:\[([0-9]+)\])?)*([a-zA-Z%])`)
+)
 
-// bounded rejects formats whose width makes the result huge.
+// numbered returns the arguments of a format that are printed as numbers.
+func numbered(format string, args []cty.Value) (out []cty.Value) {
+	next := 0
+	for _, m := range formatVerbs.FindAllStringSubmatch(format, -1) {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			next = n - 1
+		}
+		if m[2] == "%" {
+			continue
+		}
+		if strings.Contains("bdoxXeEfgG", m[2]) && next >= 0 && next < len(args) {
+			out = append(out, args[next])
+		}
+		next++
+	}
+	return out
+}
+
+// endlessText reports whether a value is the text of an endless number, or a list with one.
+func endlessText(v cty.Value) bool {
+	if known(v) && v.CanIterateElements() {
+		for it := v.ElementIterator(); it.Next(); {
+			if _, e := it.Element(); endlessText(e) {
+				return true
+			}
+		}
+	}
+	return bitsOf(v) > maxExponent
+}
+
+// bounded rejects formats whose width makes the result huge, and texts that would be
+// printed as endless numbers.
 func bounded(f function.Function) function.Function {
 	return wrapped(f, func(args []cty.Value) error {
 		if len(args) > 0 && args[0].Type() == cty.String && args[0].IsKnown() && !args[0].IsNull() {
@@ -100,6 +136,9 @@ func bounded(f function.Function) function.Function {
 				if n, err := strconv.Atoi(s); err != nil || n > 9999 {
 					return errdefs.InvalidArgumentf("the format has a number over 9999, which would make too long a text")
 				}
+			}
+			if slices.ContainsFunc(numbered(args[0].AsString(), args[1:]), endlessText) {
+				return errdefs.InvalidArgumentf("a number has more than %d bits before or after the point", maxExponent)
 			}
 		}
 		return nil

@@ -5,10 +5,12 @@ package jobspec
 
 import (
 	"fmt"
+	"math/big"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
 )
 
 // Limits of the input, so that no job file can exhaust the process. The parser
@@ -21,6 +23,9 @@ const (
 	maxValueBytes = 8 << 20 // of one local or variable
 	maxBlocks     = 20_000  // after the expansion of dynamic blocks
 	maxObjects    = 50_000  // in a JSON document
+	// maxExponent is that of a number, to the base 2. A number of a few characters can have
+	// billions of digits, all of which are made when it becomes text or is added to another.
+	maxExponent = 4096
 )
 
 // checkBounds scans the tokens of src, without recursion, and rejects what the parser
@@ -94,13 +99,38 @@ func recurses(before, t hclsyntax.TokenType) bool {
 	return false
 }
 
-// valueSize estimates the size of a value in bytes; it stops counting above limit.
+// endless reports whether a value is a number with more digits than are computed with.
+func endless(v cty.Value) bool {
+	return known(v) && v.Type() == cty.Number && bitsOf(v) > maxExponent
+}
+
+// bitsOf returns how many bits a number, or the text of one, has before or after the point;
+// 0 for other values.
+func bitsOf(v cty.Value) int {
+	if known(v) && v.Type() == cty.String {
+		v, _ = convert.Convert(v, cty.Number)
+	}
+	if v == cty.NilVal || !known(v) || v.Type() != cty.Number {
+		return 0
+	}
+	f := v.AsBigFloat()
+	if f.IsInf() {
+		return big.MaxExp
+	}
+	e := f.MantExp(nil)
+	return max(e, -e)
+}
+
+// valueSize estimates the size of a value in bytes; it stops counting above limit. An
+// endless number is larger than any limit.
 func valueSize(v cty.Value, limit int) int {
 	n := 16
 	switch {
 	case v.IsNull() || !v.IsKnown():
 	case v.Type() == cty.String:
 		n += len(v.AsString())
+	case endless(v):
+		n += max(limit, 0) + 8
 	case v.CanIterateElements():
 		for it := v.ElementIterator(); it.Next() && n <= limit; {
 			k, e := it.Element()

@@ -6,6 +6,7 @@ package jobspec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -43,19 +45,35 @@ type ParseError struct {
 	src   map[string][]byte
 }
 
-// Error returns all messages, one per line, each with file, line and column.
-func (e *ParseError) Error() string {
-	lines := make([]string, len(e.diags))
-	for i, d := range e.diags {
-		lines[i] = d.Error()
+// What is shown of the errors of a file: any byte of it may be one.
+const (
+	maxShown     = 50
+	maxShownText = 2000 // bytes of one message
+)
+
+// shown returns the first messages, and a line that counts the others.
+func (e *ParseError) shown() (first hcl.Diagnostics, others string) {
+	if len(e.diags) <= maxShown {
+		return e.diags, ""
 	}
-	return strings.Join(lines, "\n")
+	return e.diags[:maxShown], fmt.Sprintf("\n... and %d more errors", len(e.diags)-maxShown)
+}
+
+// Error returns the messages, one per line, each with file, line and column. Of more than
+// fifty it returns the first ones.
+func (e *ParseError) Error() string {
+	first, others := e.shown()
+	lines := make([]string, len(first))
+	for i, d := range first {
+		lines[i] = model.CutText(d.Error(), maxShownText)
+	}
+	return strings.Join(lines, "\n") + others
 }
 
 // Unwrap gives the error class InvalidArgument.
 func (e *ParseError) Unwrap() error { return errdefs.InvalidArgument }
 
-// Pretty returns all messages with the source lines that they concern.
+// Pretty returns the messages of Error with the source lines that they concern.
 func (e *ParseError) Pretty(width uint, colour bool) string {
 	files := map[string]*hcl.File{}
 	for name, src := range e.src {
@@ -63,7 +81,8 @@ func (e *ParseError) Pretty(width uint, colour bool) string {
 	}
 	var b strings.Builder
 	w := hcl.NewDiagnosticTextWriter(&b, files, width, colour)
-	for _, d := range e.diags {
+	first, others := e.shown()
+	for _, d := range first {
 		shown := *d
 		if d.Subject != nil { // the writer prints the line but not the column
 			shown.Summary = d.Subject.String() + ": " + d.Summary
@@ -72,7 +91,7 @@ func (e *ParseError) Pretty(width uint, colour bool) string {
 			return e.Error()
 		}
 	}
-	return b.String()
+	return b.String() + others
 }
 
 // Len returns the number of messages.

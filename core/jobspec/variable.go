@@ -116,12 +116,16 @@ func (d *decoder) declare(b *hclsyntax.Block, ctx *hcl.EvalContext) *variable {
 }
 
 func (d *decoder) set(v *variable, value cty.Value, r hcl.Range) {
-	converted, err := convert.Convert(value, v.typ)
+	tooLarge := valueSize(value, maxValueBytes) > maxValueBytes
+	converted, err := value, error(nil)
+	if !tooLarge {
+		converted, err = convert.Convert(value, v.typ)
+	}
 	if err != nil {
 		d.errorf(r, "Invalid value for variable", "The value of variable %q is not compatible with its type constraint: %s.", v.name, err)
 		return
 	}
-	if valueSize(converted, maxValueBytes) > maxValueBytes {
+	if tooLarge || valueSize(converted, maxValueBytes) > maxValueBytes {
 		d.errorf(r, "Value too large", "The value of variable %q is larger than %d bytes.", v.name, maxValueBytes)
 		return
 	}
