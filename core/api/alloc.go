@@ -56,16 +56,7 @@ func detailOf(v View, a *model.Allocation) *allocDetail {
 }
 
 func allocStub(v View, a *model.Allocation) *model.AllocListStub {
-	st := &model.AllocListStub{
-		ID: a.ID, EvalID: a.EvalID, Name: a.Name, Namespace: a.Namespace, NodeID: a.NodeID, NodeName: a.NodeName,
-		JobID: a.JobID, JobVersion: a.JobVersion, TaskGroup: a.TaskGroup,
-		DesiredStatus: a.DesiredStatus, DesiredDescription: a.DesiredDescription,
-		ClientStatus: a.ClientStatus, ClientDescription: a.ClientDescription, DesiredTransition: a.DesiredTransition,
-		TaskStates: a.TaskStates, DeploymentStatus: a.DeploymentStatus, FollowupEvalID: a.FollowupEvalID,
-		NextAllocation: a.NextAllocation, RescheduleTracker: a.RescheduleTracker,
-		PreemptedAllocations: a.PreemptedAllocations, PreemptedByAllocation: a.PreemptedByAllocation,
-		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, CreateTime: a.CreateTime, ModifyTime: a.ModifyTime,
-	}
+	st := a.Stub()
 	if j := withJob(v, a).Job; j != nil {
 		st.JobType, st.JobVersion = j.Type, j.Version
 	}

@@ -19,6 +19,7 @@ type PlanView interface {
 	JobByID(namespace, id string) *model.Job
 	DeploymentByID(id string) *model.Deployment
 	LatestDeployment(namespace, jobID string) *model.Deployment
+	Level() int
 }
 
 // Room returns why a node cannot take the new allocs while the others are stopped, or
@@ -109,8 +110,10 @@ type acceptance struct {
 	v          PlanView
 	p          *model.Plan
 	room       Room
-	changes    map[string]bool // by alloc
-	places     []bool          // by place in p.Place
+	changes    map[string]bool     // by alloc
+	places     []bool              // by place in p.Place
+	evicts     map[string][]string // the allocs that are preempted, by the new alloc for which
+	placedOn   map[string]string   // nodes of the new allocs, if some alloc is preempted
 	rejections []model.PlanRejection
 }
 
@@ -123,13 +126,47 @@ func (c *acceptance) checkChanges() {
 			n = c.v.NodeByID(a.NodeID)
 		}
 		why := ch.Refused(a, n, c.p.SnapshotIndex)
-		if why == "" && ch.Kind == model.AllocUpdateInPlace {
+		switch {
+		case why != "":
+		case ch.Kind == model.AllocUpdateInPlace:
 			why = c.joinRefused(ch.DeploymentID)
+		case ch.PreemptedBy != "":
+			why = c.preemptionRefused(ch, a)
 		}
 		if why != "" {
 			c.changes[ch.AllocID] = true
 			c.rejections = append(c.rejections, model.PlanRejection{AllocID: ch.AllocID, Reason: why})
 		}
+	}
+}
+
+// preemptionRefused returns why an alloc must not be preempted any more, or "". If the new
+// alloc is rejected later, the preemption is withdrawn with it.
+func (c *acceptance) preemptionRefused(ch *model.AllocChange, a *model.Allocation) string {
+	if c.v.Level() < preemptionLevel {
+		return "a server of the cluster is too old to know preemption"
+	}
+	if !c.v.JobByID(c.p.Namespace, c.p.JobID).MayPreempt(c.v.JobByID(a.Namespace, a.JobID)) {
+		return "its job's priority is not low enough any more"
+	}
+	if c.evicts == nil {
+		c.evicts, c.placedOn = map[string][]string{}, make(map[string]string, len(c.p.Place))
+		for _, n := range c.p.Place {
+			c.placedOn[n.ID] = n.NodeID
+		}
+	}
+	if c.placedOn[ch.PreemptedBy] != a.NodeID {
+		return "nothing takes its place"
+	}
+	c.evicts[ch.PreemptedBy] = append(c.evicts[ch.PreemptedBy], ch.AllocID)
+	return ""
+}
+
+// refusePlace rejects a new alloc. What it would have preempted keeps running.
+func (c *acceptance) refusePlace(i int) {
+	c.places[i] = true
+	for _, id := range c.evicts[c.p.Place[i].ID] {
+		c.changes[id] = true
 	}
 }
 
@@ -150,7 +187,7 @@ func (c *acceptance) checkPlaces() {
 			}
 		}
 		if why != "" {
-			c.places[i] = true
+			c.refusePlace(i)
 			c.rejections = append(c.rejections, model.PlanRejection{NodeID: a.NodeID, AllocID: a.ID, Reason: why})
 		}
 	}
@@ -250,7 +287,7 @@ func (c *acceptance) askNode(id string, places []int, stops []*model.Allocation,
 	}
 	c.rejections = append(c.rejections, model.PlanRejection{NodeID: id, Reason: why})
 	for _, i := range places {
-		c.places[i] = true
+		c.refusePlace(i)
 	}
 	for _, x := range resizes {
 		c.changes[x.had.ID] = true

@@ -4,6 +4,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -32,6 +34,18 @@ func NewApplyPlan(p *model.Plan, r *model.PlanResult, verified uint64, updatedAt
 
 func (*ApplyPlan) kind() byte { return kindApplyPlan }
 
+// preemptionLevel is the capability level from which servers know preemption: an older one
+// would only stop the alloc, and not evaluate its job.
+const preemptionLevel = 2
+
+// needs implements needing.
+func (c *ApplyPlan) needs() int {
+	if c.Plan != nil && slices.ContainsFunc(c.Plan.Change, func(ch model.AllocChange) bool { return ch.PreemptedBy != "" }) {
+		return preemptionLevel
+	}
+	return 1
+}
+
 func (c *ApplyPlan) answer() any {
 	if len(c.refused) == 0 {
 		return nil
@@ -55,13 +69,25 @@ func (c *ApplyPlan) apply(tx *state.Tx) error {
 			return err
 		}
 	}
+	preempted, jobs := map[string][]string{}, map[model.JobKey]bool{}
 	for i := range r.Change {
-		if err := tx.ChangeAlloc(&r.Change[i], c.Plan.EvalID, c.UpdatedAt); err != nil {
+		ch := &r.Change[i]
+		if by := ch.PreemptedBy; by != "" {
+			preempted[by] = append(preempted[by], ch.AllocID)
+			jobs[view.AllocByID(ch.AllocID).JobKey()] = true
+		}
+		if err := tx.ChangeAlloc(ch, c.Plan.EvalID, c.UpdatedAt); err != nil {
 			return err
 		}
 	}
 	for _, a := range r.Place {
+		a.PreemptedAllocations = preempted[a.ID]
 		tx.PlaceAlloc(a, c.UpdatedAt)
+	}
+	for _, e := range c.Plan.PreemptionEvals {
+		if e != nil && jobs[model.JobKey{Namespace: e.Namespace, ID: e.JobID}] && view.EvalByID(e.ID) == nil {
+			tx.UpsertEval(e)
+		}
 	}
 	return nil
 }

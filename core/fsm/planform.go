@@ -33,6 +33,7 @@ type packedPlan struct {
 	Resources         []*model.AllocatedResources
 	Metrics           []*model.AllocMetric // without scores and time
 	Place             []packedAlloc
+	PreemptionEvals   []*model.Evaluation
 }
 
 // packedAlloc is a new alloc. Fields marked "text" are numbers of Texts.
@@ -119,6 +120,7 @@ func (c *ApplyPlan) pack() (any, error) {
 			EvalID: p.EvalID, Namespace: p.Namespace, JobID: p.JobID, SnapshotIndex: p.SnapshotIndex,
 			VerifiedIndex: c.VerifiedIndex, AllAtOnce: p.AllAtOnce, UpdatedAt: c.UpdatedAt, Change: p.Change,
 			Deployment: p.Deployment, DeploymentUpdates: p.DeploymentUpdates, Place: make([]packedAlloc, 0, len(p.Place)),
+			PreemptionEvals: p.PreemptionEvals,
 		},
 	}
 	for _, a := range p.Place {
@@ -182,7 +184,7 @@ func (c *ApplyPlan) unpack(form any) error {
 	c.VerifiedIndex, c.UpdatedAt = f.VerifiedIndex, f.UpdatedAt
 	c.Plan = &model.Plan{
 		EvalID: f.EvalID, Namespace: f.Namespace, JobID: f.JobID, SnapshotIndex: f.SnapshotIndex, AllAtOnce: f.AllAtOnce,
-		Change: f.Change, Deployment: f.Deployment, DeploymentUpdates: f.DeploymentUpdates,
+		Change: f.Change, Deployment: f.Deployment, DeploymentUpdates: f.DeploymentUpdates, PreemptionEvals: f.PreemptionEvals,
 	}
 	u := &planUnpacker{form: f, seen: interner{}}
 	for i := range f.Place {

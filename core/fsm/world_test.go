@@ -186,6 +186,10 @@ func (w *world) plan() *fsm.ApplyPlan {
 		switch ch.Kind = model.AllocChangeKind(1 + w.rng.IntN(4)); ch.Kind {
 		case model.AllocStop:
 			ch.Description, ch.ClientStatus = "alloc not needed", []string{"", "", "lost", "unknown"}[w.rng.IntN(4)]
+			if len(c.Place) > 0 && ch.ClientStatus == "" {
+				ch.PreemptedBy = c.Place[0].ID
+				c.PreemptionEvals = append(c.PreemptionEvals, &model.Evaluation{ID: "p" + evalID, Namespace: "default", JobID: w.jobs[0], Status: "pending", TriggeredBy: "preemption"})
+			}
 		case model.AllocUpdateInPlace:
 			ch.JobVersion, ch.DeploymentID = uint64(w.rng.IntN(3)), dep
 		case model.AllocMarkUnknown:

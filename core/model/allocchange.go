@@ -14,7 +14,8 @@ type AllocChangeKind uint8
 // Kinds of changes. Their numbers are stored in the log.
 const (
 	// AllocStop stops the alloc. A ClientStatus is set if the node cannot report how
-	// the alloc ended (lost), or cannot be reached (unknown).
+	// the alloc ended (lost), or cannot be reached (unknown). With PreemptedBy the alloc is
+	// evicted: a new alloc of a more important job takes its place.
 	AllocStop AllocChangeKind = 1
 	// AllocUpdateInPlace keeps the alloc running, with another version of its job and,
 	// where Resources are set, with other resources.
@@ -42,6 +43,8 @@ type AllocChange struct {
 	At                int64  // AllocMarkUnknown: since when, Unix ns
 
 	Resources *AllocatedResources // AllocUpdateInPlace: nil keeps its resources
+
+	PreemptedBy string // AllocStop: the new alloc of the same plan that needs its resources
 }
 
 // Refused returns why the change, which was planned on the state at index planned,
@@ -54,6 +57,10 @@ func (c *AllocChange) Refused(a *Allocation, n *Node, planned uint64) string {
 		return "alloc does not exist any more"
 	case a.ServerTerminalStatus() && !(c.Kind == AllocStop && silent):
 		return "alloc is stopped already"
+	case c.PreemptedBy != "" && (c.Kind != AllocStop || silent):
+		return "unknown change of an alloc"
+	case c.PreemptedBy != "" && a.ClientTerminalStatus(): // completed work is not done again
+		return "alloc has ended meanwhile"
 	case c.Kind != AllocStop && c.Kind != AllocSetFollowUp && a.ClientTerminalStatus():
 		return "alloc has ended meanwhile"
 	case silent:
@@ -86,6 +93,10 @@ func (c *AllocChange) Make(a *Allocation, evalID string, now int64) *Allocation 
 	switch c.Kind {
 	case AllocStop:
 		n.DesiredStatus, n.DesiredDescription = AllocDesiredStatusStop, c.Description
+		if c.PreemptedBy != "" {
+			n.DesiredStatus, n.DesiredDescription = AllocDesiredStatusEvict, DescPreempted+c.PreemptedBy
+			n.PreemptedByAllocation = c.PreemptedBy
+		}
 		if c.ClientStatus != "" && !a.ClientTerminalStatus() {
 			n.ClientStatus, n.ClientDescription = c.ClientStatus, c.ClientDescription
 		}

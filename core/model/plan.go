@@ -21,6 +21,10 @@ type Plan struct {
 	Deployment        *Deployment               // a deployment to create
 	DeploymentUpdates []*DeploymentStatusUpdate // existing ones to change
 	Annotations       *PlanAnnotations
+
+	// PreemptionEvals has one evaluation for each job of which Change preempts allocs. It is
+	// stored together with the preemptions, if any of that job is accepted.
+	PreemptionEvals []*Evaluation
 }
 
 // IsNoOp reports whether applying the plan changes nothing.

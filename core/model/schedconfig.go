@@ -29,6 +29,36 @@ type PreemptionConfig struct {
 	ServiceSchedulerEnabled  bool
 }
 
+// PreemptionDelta is by how much the priority of a job must exceed that of another whose
+// allocs it may preempt.
+const PreemptionDelta = 10
+
+// DescPreempted begins the desired description of a preempted alloc; the id of the alloc
+// that took its place follows.
+const DescPreempted = "Preempted by alloc ID "
+
+// Allows reports whether jobs of a type may preempt allocs.
+func (c PreemptionConfig) Allows(jobType string) bool {
+	switch jobType {
+	case JobTypeSystem:
+		return c.SystemSchedulerEnabled
+	case JobTypeSysBatch:
+		return c.SysBatchSchedulerEnabled
+	case JobTypeBatch:
+		return c.BatchSchedulerEnabled
+	case JobTypeService:
+		return c.ServiceSchedulerEnabled
+	}
+	return false
+}
+
+// MayPreempt reports whether allocs of j may take the place of allocs of victim. The newest
+// version of each job counts: that is how important its owner says it is now. The allocs of
+// a job that no longer exists (nil) are about to end anyway.
+func (j *Job) MayPreempt(victim *Job) bool {
+	return j != nil && victim != nil && victim.Priority+PreemptionDelta <= j.Priority
+}
+
 // MemoryOversubscription reports whether memory_max is used for jobs of a node pool.
 // The pool's setting takes precedence over the configuration's. Both may be nil.
 func (c *SchedulerConfiguration) MemoryOversubscription(pool *NodePool) bool {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -34,6 +35,8 @@ type stale struct {
 	stopped map[string]bool
 	ended   map[string]string
 	asked   map[string]bool
+
+	evictions int
 }
 
 // NewID implements schedule.IDSource.
@@ -84,6 +87,7 @@ func (s *stale) node(i int, cpu int64) {
 
 func (s *stale) job(id string, count int) {
 	kill := time.Duration(s.rng.IntN(3)+1) * time.Second // an update in place
+	priority := map[string]int{"plain": 50, "patient": 20, "rolling": 70}[id] - 10*s.rng.IntN(3)
 	tg := &model.TaskGroup{
 		Name: "g", Count: count, ReschedulePolicy: &model.ReschedulePolicy{Unlimited: true, Delay: time.Second, DelayFunction: "constant"},
 		Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", KillTimeout: kill, Env: map[string]string{"V": fmt.Sprint(s.rng.IntN(4) / 3)}, Resources: &model.Resources{CPU: 100, MemoryMB: 10}}},
@@ -95,7 +99,7 @@ func (s *stale) job(id string, count int) {
 		tg.Update = &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: time.Hour}
 	}
 	s.apply(&fsm.UpsertJob{Job: &model.Job{
-		ID: id, Name: id, Namespace: "default", Type: "service", Priority: 50, Datacenters: []string{"*"}, NodePool: "default", TaskGroups: []*model.TaskGroup{tg},
+		ID: id, Name: id, Namespace: "default", Type: "service", Priority: priority, Datacenters: []string{"*"}, NodePool: "default", TaskGroups: []*model.TaskGroup{tg},
 	}})
 }
 
@@ -144,7 +148,7 @@ func (s *stale) happen() {
 	case 4, 5:
 		s.apply(&fsm.UpdateNodeStatus{NodeID: node, Status: []string{"ready", "ready", "down", "disconnected"}[s.rng.IntN(4)]})
 	case 6:
-		s.node(s.rng.IntN(staleNodes), int64(300+100*s.rng.IntN(5)))
+		s.node(s.rng.IntN(staleNodes), int64(100+100*s.rng.IntN(5)))
 	case 7:
 		var drain *model.DrainStrategy
 		if s.rng.IntN(3) == 0 {
@@ -181,6 +185,9 @@ func (s *stale) forward() {
 		if s.asked[a.ID] && !a.DesiredTransition.ShouldMigrate() {
 			s.t.Fatalf("that %s shall migrate was erased", a.ID)
 		}
+		if a.ServerTerminalStatus() && !s.stopped[a.ID] && a.PreemptedByAllocation != "" {
+			s.evicted(a)
+		}
 		if a.ServerTerminalStatus() {
 			s.stopped[a.ID] = true
 		}
@@ -188,6 +195,27 @@ func (s *stale) forward() {
 			s.ended[a.ID] = a.ClientStatus
 		}
 	}
+}
+
+// evicted checks a preemption that was just applied: what takes the place of the alloc is
+// there, is more important, and the job that lost it is evaluated.
+func (s *stale) evicted(a *model.Allocation) {
+	s.t.Helper()
+	s.evictions++
+	v := s.store.View()
+	by := v.AllocByID(a.PreemptedByAllocation)
+	if by == nil || by.NodeID != a.NodeID || !slices.Contains(by.PreemptedAllocations, a.ID) || a.DesiredStatus != "evict" || a.DesiredDescription != "Preempted by alloc ID "+by.ID {
+		s.t.Fatalf("%+v was preempted by %+v", a, by)
+	}
+	if low, high := v.JobByID("default", a.JobID), v.JobByID("default", by.JobID); !high.MayPreempt(low) {
+		s.t.Fatalf("%s of priority %d was preempted by %s of priority %d", a.JobID, low.Priority, by.JobID, high.Priority)
+	}
+	for e := range v.Evals() {
+		if e.JobID == a.JobID && e.TriggeredBy == "preemption" && e.CreateIndex == by.CreateIndex && e.Status == "pending" {
+			return
+		}
+	}
+	s.t.Fatalf("no evaluation of %s", a.JobID)
 }
 
 // fits checks that nodes which were just given something can take it.
@@ -283,7 +311,7 @@ func (s *stale) calm(submit func(*model.Plan) *model.PlanResult) {
 }
 
 func TestAPlanMadeOnOlderStateUndoesAndOverfillsNothing(t *testing.T) {
-	refused, cut := 0, 0
+	refused, cut, evicted := 0, 0, 0
 	for seed := range uint64(40) {
 		s := &stale{
 			t: t, rng: rand.New(rand.NewPCG(seed, 9)), store: state.New(), now: time.Unix(1_700_000_000, 0).UTC(),
@@ -304,9 +332,12 @@ func TestAPlanMadeOnOlderStateUndoesAndOverfillsNothing(t *testing.T) {
 		func() {
 			defer wg.Wait()
 			defer cancel()
+			s.apply(&fsm.BeginTerm{ClusterID: "c", TermID: "t"})
+			s.apply(&fsm.RaiseLevel{Level: fsm.Level})
+			s.apply(&fsm.SetSchedulerConfig{Config: &model.SchedulerConfiguration{PreemptionConfig: model.PreemptionConfig{ServiceSchedulerEnabled: seed%4 != 0}}})
 			s.between = true
 			for i := range staleNodes {
-				s.node(i, 600)
+				s.node(i, 300)
 			}
 			for _, id := range staleJobs {
 				s.job(id, 3)
@@ -341,9 +372,10 @@ func TestAPlanMadeOnOlderStateUndoesAndOverfillsNothing(t *testing.T) {
 			s.between = false
 			s.calm(submit)
 			invariants.Check(t, s.store.View())
+			evicted += s.evictions
 		}()
 	}
-	if refused < 50 || cut < 10 {
-		t.Errorf("%d plans were refused, %d of them in part: the test says little", refused, cut)
+	if refused < 50 || cut < 10 || evicted < 20 {
+		t.Errorf("%d plans were refused, %d of them in part, %d allocs were preempted: the test says little", refused, cut, evicted)
 	}
 }

@@ -124,12 +124,19 @@ func (v *memView) apply(p *model.Plan) {
 			}
 		}
 	}
+	preempted := map[string][]string{}
 	for i := range p.Change {
 		c := &p.Change[i]
+		if c.PreemptedBy != "" {
+			preempted[c.PreemptedBy] = append(preempted[c.PreemptedBy], c.AllocID)
+		}
 		v.allocs[c.AllocID] = c.Make(v.allocs[c.AllocID], p.EvalID, 0)
 	}
 	for _, a := range p.Place {
 		v.put(a)
+		if by := preempted[a.ID]; by != nil {
+			v.allocs[a.ID].PreemptedAllocations = by
+		}
 	}
 }
 

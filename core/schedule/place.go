@@ -29,6 +29,7 @@ type placer struct {
 	freed     bool              // an alloc was removed: rows in dropped may be allowed again
 	exhausted map[int]string    // rows that lack ports, cores or devices
 	failed    *model.AllocMetric
+	second    *secondRound // nil unless it has begun
 }
 
 // place finds nodes for the placements, group by group.
@@ -46,6 +47,7 @@ func (p *process) place(ps []reconcile.Placement) {
 			for i := range ps[:n] {
 				pl.placeOne(&ps[i])
 			}
+			pl.endSecondRound()
 		}
 		ps = ps[n:]
 	}
@@ -184,6 +186,7 @@ func (pl *placer) placeOne(p *reconcile.Placement) {
 		if releasedRow, released = pl.cluster.release(p.Previous); released {
 			pl.picker.Leave(releasedRow, -1)
 			pl.retry(releasedRow)
+			pl.changed(releasedRow)
 		}
 		pl.distinct.Add(pl.view.NodeByID(p.Previous.NodeID), pl.tg.Name, -1)
 		pl.freed = true
@@ -211,6 +214,7 @@ func (pl *placer) placeOne(p *reconcile.Placement) {
 	made := pl.success(row, score)
 	pl.take(row, res)
 	pl.commit(p, row, id, res, made)
+	pl.changed(row)
 }
 
 // retry makes a row eligible again that lacked ports, cores or devices.
@@ -231,6 +235,7 @@ func (pl *placer) syncDropped() {
 			if pl.distinct.Check(pl.cluster.nodes[row]) == "" {
 				delete(pl.dropped, row)
 				pl.picker.Restore(row)
+				pl.changed(row)
 			}
 		}
 		pl.freed = false
@@ -253,13 +258,19 @@ func (pl *placer) choose(p *reconcile.Placement) (int, float64, *model.Allocated
 		}
 	}
 	for {
-		row, score, ok := pl.picker.Best()
+		row, score, ok := pl.best()
 		if !ok {
-			return -1, 0, nil, ""
+			if !pl.openCheapest() {
+				return -1, 0, nil, ""
+			}
+			continue
 		}
 		if pl.distinct.Check(pl.cluster.nodes[row]) != "" {
 			pl.picker.Drop(row)
 			pl.dropped[row] = true
+			continue
+		}
+		if !pl.evictOn(row, id) {
 			continue
 		}
 		res, why := pl.resources(row, id)
@@ -316,7 +327,7 @@ func (pl *placer) sticky(p *reconcile.Placement) int {
 		return -1
 	}
 	row, ok := pl.cluster.row(p.Previous.NodeID)
-	if !ok || !pl.picker.Fits(row) || pl.distinct.Check(pl.cluster.nodes[row]) != "" {
+	if !ok || !pl.picker.Fits(row) || pl.lent(row) || pl.distinct.Check(pl.cluster.nodes[row]) != "" {
 		return -1
 	}
 	return row

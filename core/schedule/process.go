@@ -31,6 +31,7 @@ type process struct {
 	jobs    map[uint64]*model.Job // versions
 	updates map[string]*model.DesiredUpdates
 	blocks  []placement // not used yet
+	evicts  *evictions
 }
 
 // Process decides what to do for an evaluation, given the state in view.
@@ -53,6 +54,7 @@ func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Ou
 		}
 	}
 	p.cluster = newCluster(view, p.job)
+	p.evicts = newEvictions(p)
 	res := p.reconcile()
 	if p.plan.AllAtOnce && len(res.Deferred) > 0 {
 		return p.tooMany()
@@ -195,6 +197,7 @@ func (p *process) stop(a *model.Allocation, desc, clientStatus string) {
 func (p *process) finish(res *reconcile.Result) {
 	out := p.out
 	out.Annotations = &model.PlanAnnotations{DesiredTGUpdates: res.Updates}
+	p.evicts.report()
 	p.plan.Annotations = out.Annotations
 	e := p.eval.Copy()
 	e.Status, e.StatusDescription = model.EvalStatusComplete, ""

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 
 // TestRandomClusters drives small random clusters through random events. After
 // every evaluation: the plan fits by the function that the applier uses, no
-// node is over capacity, no port has two holders, and, if nothing
-// lacked room, evaluating again does nothing.
+// node is over capacity, no port has two holders, nothing is preempted by a job whose
+// priority is not higher by 10, and, if nothing lacked room, evaluating again does nothing.
 func TestRandomClusters(t *testing.T) {
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomCluster(t, rand.New(rand.NewPCG(seed, 7))) })
@@ -29,6 +30,9 @@ func randomCluster(t *testing.T, r *rand.Rand) {
 	s := &script{v: newMemView(), now: time.Unix(1_700_000_000, 0)}
 	pick := func(xs ...string) string { return xs[r.IntN(len(xs))] }
 	do := func(line string) { _ = s.line(line) } // an alloc that does not exist is no event
+	if r.IntN(2) == 0 {
+		do("config preemption=service,batch,system")
+	}
 	for i := range 2 + r.IntN(6) {
 		do(fmt.Sprintf("node n%d cpu=%d meta.rack=r%d numa=%d", i, 500+r.IntN(2000), i%3, r.IntN(3)))
 	}
@@ -38,7 +42,7 @@ func randomCluster(t *testing.T, r *rand.Rand) {
 		case 0, 1:
 			spec := fmt.Sprintf("job %s type=%s count=%d cpu=%d env=%d", job, map[string]string{"a": "service", "b": "batch", "c": "system"}[job], r.IntN(6), 100+100*r.IntN(4), r.IntN(3))
 			spec += pick("", " parallel=1", " parallel=2 canary=1") + pick("", " port=http", " port=http:8080", " cores=1", " cores=2 numa=require", " cores=3 numa=prefer") +
-				pick("", " constraint=,distinct_hosts", " constraint=${meta.rack},distinct_property,2") + pick("", " spread=${meta.rack}") +
+				pick("", " priority=20", " priority=41", " priority=70") + pick("", " constraint=,distinct_hosts", " constraint=${meta.rack},distinct_property,2") + pick("", " spread=${meta.rack}") +
 				pick("", " reschedule=30s function=exponential") + pick("", " lost_after=1m")
 			do(spec)
 		case 2:
@@ -92,6 +96,18 @@ func evaluate(t *testing.T, s *script, job string) {
 
 func fits(t *testing.T, s *script, p *model.Plan) {
 	t.Helper()
+	for _, ch := range p.Change {
+		if ch.PreemptedBy == "" {
+			continue
+		}
+		a := s.v.AllocByID(ch.AllocID)
+		if low := s.v.JobByID("", a.JobID).Priority; low+10 > p.Job.Priority || a.TerminalStatus() {
+			t.Fatalf("a job of priority %d preempts %s of priority %d, %s", p.Job.Priority, a.Name, low, a.ClientStatus)
+		}
+		if !slices.ContainsFunc(p.PreemptionEvals, func(e *model.Evaluation) bool { return e.JobID == a.JobID }) {
+			t.Fatalf("no evaluation for %s, which is preempted", a.JobID)
+		}
+	}
 	for id := range s.v.nodes {
 		c := feasible.Change{}
 		for _, a := range p.Place {
@@ -113,6 +129,7 @@ func fits(t *testing.T, s *script, p *model.Plan) {
 func sound(t *testing.T, s *script) {
 	t.Helper()
 	for n := range s.v.Nodes() {
+		cpu, _, _ := s.v.NodeUsed(n.ID)
 		held := map[int]bool{}
 		cores := map[uint16]bool{}
 		for _, a := range s.v.AllocsByNode(n.ID) {
@@ -132,5 +149,12 @@ func sound(t *testing.T, s *script) {
 				cores[c] = true
 			}
 		}
+		if had := s.held[n.ID]; cpu > n.NodeResources.Cpu.CpuShares && cpu > had {
+			t.Fatalf("node %s holds %d MHz of %d, before %d", n.ID, cpu, n.NodeResources.Cpu.CpuShares, had)
+		}
+		if s.held == nil {
+			s.held = map[string]int64{}
+		}
+		s.held[n.ID] = cpu
 	}
 }

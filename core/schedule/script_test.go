@@ -29,6 +29,7 @@ type script struct {
 	now     time.Time
 	out     strings.Builder
 	blocked *model.Evaluation
+	held    map[string]int64 // MHz by node, when it was looked at last
 }
 
 const separator = "----\n"
@@ -100,6 +101,10 @@ func (s *script) line(line string) error {
 		return err
 	case "config":
 		s.v.config.SchedulerAlgorithm = args["algorithm"]
+		on := func(t string) bool { return slices.Contains(strings.Split(args["preemption"], ","), t) }
+		s.v.config.PreemptionConfig = model.PreemptionConfig{
+			SystemSchedulerEnabled: on("system"), SysBatchSchedulerEnabled: on("sysbatch"), BatchSchedulerEnabled: on("batch"), ServiceSchedulerEnabled: on("service"),
+		}
 	case "run":
 		s.run(f[1], args)
 	default:
@@ -152,13 +157,21 @@ func parseNode(id string, args map[string]string) *model.Node {
 	if _, ok := args["drain"]; ok {
 		n.DrainStrategy = &model.DrainStrategy{}
 	}
+	if count := num(args["gpus"], 0); count > 0 {
+		group := &model.NodeDeviceResource{Vendor: "nvidia", Type: "gpu", Name: "a100"}
+		for i := range count {
+			group.Instances = append(group.Instances, &model.NodeDevice{ID: fmt.Sprint("gpu", i), Healthy: true})
+		}
+		n.NodeResources.Devices = []*model.NodeDeviceResource{group}
+	}
+	n.NodeMaxAllocs = num(args["max_allocs"], 0)
 	n.ComputedClass = n.ComputeClass()
 	return n
 }
 
 func (s *script) job(id string, args map[string]string) {
 	j := &model.Job{
-		ID: id, Name: id, Namespace: "default", Type: cmp.Or(args["type"], "service"), Priority: 50, NodePool: cmp.Or(args["pool"], "default"),
+		ID: id, Name: id, Namespace: "default", Type: cmp.Or(args["type"], "service"), Priority: num(args["priority"], 50), NodePool: cmp.Or(args["pool"], "default"),
 		Datacenters: strings.Split(cmp.Or(args["dc"], "*"), ","), CreateIndex: 1,
 	}
 	tg := &model.TaskGroup{Name: "g", Count: num(args["count"], 1), EphemeralDisk: &model.EphemeralDisk{SizeMB: 10, Sticky: args["sticky"] != ""}}
@@ -167,6 +180,9 @@ func (s *script) job(id string, args map[string]string) {
 	}}
 	if a := args["numa"]; a != "" {
 		task.Resources.NUMA = &model.NUMA{Affinity: a}
+	}
+	if n := num(args["gpus"], 0); n > 0 {
+		task.Resources.Devices = []*model.RequestedDevice{{Name: "nvidia/gpu", Count: uint64(n)}}
 	}
 	tg.Tasks = []*model.Task{task}
 	if p := args["port"]; p != "" {
@@ -322,7 +338,11 @@ func (s *script) tell(job string, o *schedule.Outcome, before map[string]*model.
 	}
 	for _, node := range slices.Sorted(maps.Keys(stops)) {
 		for _, a := range stops[node] {
-			w("  stop %s v%d on %s: %s %s", a.Name, a.JobVersion, node, a.DesiredDescription, a.ClientStatus)
+			verb := "stop"
+			if a.DesiredStatus == model.AllocDesiredStatusEvict {
+				verb = "evict"
+			}
+			w("  %s %s v%d on %s: %s %s", verb, a.Name, a.JobVersion, node, a.DesiredDescription, a.ClientStatus)
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(others)) {
@@ -332,6 +352,9 @@ func (s *script) tell(job string, o *schedule.Outcome, before map[string]*model.
 				what = "change"
 			}
 			line := fmt.Sprintf("  %s %s v%d on %s", what, a.Name, a.JobVersion, node)
+			if before[a.ID] == nil && s.v.allocs[a.ID] != nil && len(s.v.allocs[a.ID].PreemptedAllocations) > 0 {
+				line += fmt.Sprintf(" as %s in place of %v", a.ID, s.v.allocs[a.ID].PreemptedAllocations)
+			}
 			if a.DeploymentStatus.IsCanary() {
 				line += " canary"
 			}
@@ -367,6 +390,9 @@ func (s *script) tell(job string, o *schedule.Outcome, before map[string]*model.
 		} else {
 			w("  new deployment: %s, no group", d.StatusDescription)
 		}
+	}
+	for _, e := range o.Plan.PreemptionEvals {
+		w("  evaluates %s: %s", e.JobID, e.TriggeredBy)
 	}
 	for _, u := range o.Plan.DeploymentUpdates {
 		w("  deployment %s: %s", u.Status, u.StatusDescription)

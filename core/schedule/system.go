@@ -48,8 +48,8 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 			continue
 		}
 		var res *model.AllocatedResources
-		if why = p.cluster.cols.Lacking(row, ask(pl.shared)); why == "" {
-			res, why = pl.resources(row, id)
+		if res, why = pl.tryOn(row, id); why != "" && pl.evictBest(row, id) {
+			res, why = pl.tryOn(row, id)
 		}
 		if why != "" {
 			pl.keep(pm, released)

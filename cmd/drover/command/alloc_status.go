@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -128,10 +129,18 @@ func (s *session) describeAlloc(a *model.Allocation) {
 		}
 		kv = append(kv, "Deployment ID", s.id(a.DeploymentID), "Deployment Health", health, "Canary", strconv.FormatBool(a.DeploymentStatus.IsCanary()))
 	}
-	for _, link := range [][2]string{{"Replacement Alloc ID", a.NextAllocation}, {"Previous Alloc ID", a.PreviousAllocation}, {"Reschedule Eval ID", a.FollowupEvalID}} {
+	for _, link := range [][2]string{{"Replacement Alloc ID", a.NextAllocation}, {"Previous Alloc ID", a.PreviousAllocation}, {"Reschedule Eval ID", a.FollowupEvalID},
+		{"Preempted By Alloc ID", a.PreemptedByAllocation}} {
 		if link[1] != "" {
 			kv = append(kv, link[0], s.id(link[1]))
 		}
+	}
+	if len(a.PreemptedAllocations) > 0 {
+		var ids []string
+		for _, id := range a.PreemptedAllocations {
+			ids = append(ids, s.id(id))
+		}
+		kv = append(kv, "Preempted Alloc IDs", strings.Join(ids, ", "))
 	}
 	s.pairs(kv...)
 	if r := a.AllocatedResources; r != nil && len(r.Shared.Ports) > 0 {

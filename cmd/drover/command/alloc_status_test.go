@@ -22,3 +22,29 @@ func TestAnAllocShowsWhatExplainsAFailedStart(t *testing.T) {
 		}
 	}
 }
+
+func TestPreemptionsAreShown(t *testing.T) {
+	few := `{"Annotations":{"PreemptedAllocs":[{"ID":"bbbb0000-0000-0000-0000-000000000001","JobID":"low","Namespace":"dev","TaskGroup":"g","JobType":"batch"}],"DesiredTGUpdates":{"g":{"Place":1,"Preemptions":1}}}}`
+	r := execute(t, map[string]string{"PUT /v1/job/web/plan": few}, "job", "plan", "-")
+	for _, want := range []string{"Preemptions:", "bbbb0000  low     dev        g"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q is missing in\n%s%s", want, r.out, r.err)
+		}
+	}
+	many := strings.Replace(few, `[{`, `[`+strings.Repeat(`{"ID":"x","JobID":"other","Namespace":"dev","JobType":"service"},`, 11)+`{`, 1)
+	r = execute(t, map[string]string{"PUT /v1/job/web/plan": many}, "job", "plan", "-")
+	for _, want := range []string{"other   dev        service   11", "low     dev        batch     1"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q is missing in\n%s%s", want, r.out, r.err)
+		}
+	}
+	r = execute(t, map[string]string{
+		"GET /v1/allocations":           `[{"ID":"` + allocID + `"}]`,
+		"GET /v1/allocation/" + allocID: `{"ID":"` + allocID + `","DesiredStatus":"evict","DesiredDescription":"Preempted by alloc ID eeee","PreemptedByAllocation":"eeee0000-0000-0000-0000-000000000001","PreemptedAllocations":["ffff0000-0000-0000-0000-000000000001"]}`,
+	}, "alloc", "status", "bbbb")
+	for _, want := range []string{"Desired Status        = evict", "Preempted By Alloc ID = eeee0000", "Preempted Alloc IDs   = ffff0000"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q is missing in\n%s%s", want, r.out, r.err)
+		}
+	}
+}

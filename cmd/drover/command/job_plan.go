@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -92,8 +93,8 @@ func (s *session) printPlan(plan *api.JobPlanResponse, path string) error {
 		s.printf("- WARNING: Failed to place all allocations.")
 		s.placementFailures(plan.FailedTGAllocs)
 	}
-	if plan.Annotations != nil && len(plan.Annotations.PreemptedAllocs) > 0 {
-		s.printf("- %d allocations of lower priority would be preempted.", len(plan.Annotations.PreemptedAllocs))
+	if plan.Annotations != nil {
+		s.preemptions(plan.Annotations.PreemptedAllocs)
 	}
 	if plan.NextPeriodicLaunch != nil && !plan.NextPeriodicLaunch.IsZero() {
 		s.printf("- If submitted now, next periodic launch would be at %s.", plan.NextPeriodicLaunch)
@@ -104,6 +105,37 @@ func (s *session) printPlan(plan *api.JobPlanResponse, path string) error {
 	s.printf("To submit the job with version verification run:\n\ndrover job run -check-index %d %s\n", plan.JobModifyIndex, path)
 	s.printf("When running the job with the check-index flag, the job will only be run if the\njob modify index given matches the server-side version. If the index has\nchanged, another user has modified the job and the plan's results are\npotentially invalid.")
 	return nil
+}
+
+// maxPreemptions is how many preempted allocs are listed one by one.
+const maxPreemptions = 10
+
+// preemptions lists the allocs that would be preempted; if they are many, by job.
+func (s *session) preemptions(list []*model.AllocListStub) {
+	if len(list) == 0 {
+		return
+	}
+	s.title("\nPreemptions:")
+	var rows [][]string
+	if len(list) <= maxPreemptions {
+		for _, a := range list {
+			rows = append(rows, []string{s.id(a.ID), a.JobID, a.Namespace, a.TaskGroup})
+		}
+		s.table([]string{"Alloc ID", "Job ID", "Namespace", "Task Group"}, rows)
+		return
+	}
+	type group struct{ job, namespace, typ string }
+	counts := map[group]int{}
+	for _, a := range list {
+		counts[group{a.JobID, a.Namespace, a.JobType}]++
+	}
+	byCount := func(a, b group) int {
+		return cmp.Or(-cmp.Compare(counts[a], counts[b]), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.job, b.job))
+	}
+	for _, g := range slices.SortedFunc(maps.Keys(counts), byCount) {
+		rows = append(rows, []string{g.job, g.namespace, g.typ, text(counts[g])})
+	}
+	s.table([]string{"Job ID", "Namespace", "Job Type", "Preemptions"}, rows)
 }
 
 // diffOf decodes the job diff of an answer.

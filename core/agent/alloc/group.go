@@ -6,6 +6,8 @@ package alloc
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
@@ -18,6 +20,7 @@ import (
 // Names of the steps of a group, in the order of their preparation.
 const (
 	GroupPrevious     = "previous alloc"        // waiting until it has ended on this node
+	GroupPreempted    = "preempted allocs"      // the same for those whose room this one has
 	GroupPreviousData = "previous alloc's data" // moving the data of a sticky disk here
 )
 
@@ -31,9 +34,9 @@ type groupStep struct {
 
 // groupSteps returns all steps that this agent knows. The scheduler gives a replacement
 // the ports and the room of the alloc before it, so that one has to end first; its own
-// kill timeout bounds that.
+// kill timeout bounds that. The same holds for the allocs that were preempted for it.
 func (r *Runner) groupSteps() []groupStep {
-	before := r.alloc.PreviousAllocation
+	before, preempted := r.alloc.PreviousAllocation, r.alloc.PreemptedAllocations
 	disk := r.group.EphemeralDisk
 	data := groupStep{
 		StepSpec: group.StepSpec{Name: GroupPreviousData, Owner: "node", Limit: r.cfg.Limits.Disk},
@@ -48,7 +51,19 @@ func (r *Runner) groupSteps() []groupStep {
 		{
 			StepSpec: group.StepSpec{Name: GroupPrevious, Owner: "alloc " + before},
 			needed:   func() bool { return before != "" && r.cfg.runs(before) },
-			prepare:  func(ctx context.Context) error { return r.awaitPrevious(ctx, before) },
+			prepare:  func(ctx context.Context) error { return r.awaitEnd(ctx, before) },
+		},
+		{
+			StepSpec: group.StepSpec{Name: GroupPreempted, Owner: "allocs " + strings.Join(preempted, ", ")},
+			needed:   func() bool { return slices.ContainsFunc(preempted, r.cfg.runs) },
+			prepare: func(ctx context.Context) error {
+				for _, id := range preempted {
+					if err := r.awaitEnd(ctx, id); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
 		},
 		data,
 	}
@@ -88,7 +103,7 @@ func (c *Config) runs(allocID string) bool {
 	}
 }
 
-func (r *Runner) awaitPrevious(ctx context.Context, before string) error {
+func (r *Runner) awaitEnd(ctx context.Context, before string) error {
 	if !r.cfg.runs(before) {
 		return nil
 	}

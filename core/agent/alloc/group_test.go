@@ -46,6 +46,35 @@ func (b *bed) hasData(name string) bool {
 	return err == nil
 }
 
+func TestAGroupWaitsForThePreemptedAllocsAndGoesOnOverRestartsOfTheAgent(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		over := map[string]chan struct{}{"low1": make(chan struct{}), "low2": make(chan struct{})}
+		b.cfg.Previous = func(id string) <-chan struct{} {
+			if c := over[id]; c != nil {
+				return c
+			}
+			return nil // this node does not have it
+		}
+		a := newAlloc(newTask("web"))
+		a.PreemptedAllocations = []string{"low1", "gone", "low2"}
+		b.run(a)
+		time.Sleep(time.Minute)
+		b.wants("", "pending")
+		b.hasEvent("web", `step "preempted allocs" of the group has taken 30s; it waits for the allocs low1, gone, low2`)
+		close(over["low2"])
+		synctest.Wait()
+		b.restart(nil)
+		synctest.Wait()
+		b.wants("", "pending")
+		close(over["low1"])
+		synctest.Wait()
+		b.wants("web", "running")
+		b.r.Stop()
+		synctest.Wait()
+		b.wants("", "complete")
+	})
+}
+
 func TestAGroupWaitsForTheAllocBeforeAndGoesOnOverRestartsOfTheAgent(t *testing.T) {
 	with(t, func(t *testing.T, b *bed) {
 		over := make(chan struct{})
