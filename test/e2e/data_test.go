@@ -129,7 +129,10 @@ func TestTheDataOfADrainedNodeGoesToTheOther(t *testing.T) {
 	})
 	to.Kill()
 	to.Launch()
-	next = m.server.Await("slow", "running", 1)[0]
+	m.server.Eventually(5*harness.Patience, "all the data has arrived, also on a loaded machine", func() bool {
+		return len(m.server.Allocs("slow", "running")) == 1
+	})
+	next = m.server.Allocs("slow", "running")[0]
 	if next.ID != x.ID {
 		t.Errorf("alloc %s has taken the place of %s", next.ID, x.ID)
 	}
