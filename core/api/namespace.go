@@ -6,6 +6,7 @@ package api
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -62,6 +63,15 @@ func (s *Server) putNamespace(w http.ResponseWriter, r *http.Request) (any, erro
 	}
 	if name := r.PathValue("name"); name != "" && ns.Name != name {
 		return nil, fail(http.StatusBadRequest, "Namespace name does not match request path")
+	}
+	if ns.Quota != "" { // whoever sets a limit relies on it
+		return nil, fail(http.StatusBadRequest, fmt.Sprintf("the quota %q of namespace %q cannot be kept: there are no quotas yet, so its jobs could use everything; remove it", ns.Quota, ns.Name))
+	}
+	if ns.VaultConfiguration != nil {
+		note(r, "VaultConfiguration is not acted on: jobs get no tokens of Vault")
+	}
+	if ns.ConsulConfiguration != nil {
+		note(r, "ConsulConfiguration is not acted on: services are not registered in Consul")
 	}
 	index, err := s.backend.UpsertNamespace(r.Context(), &ns)
 	if err != nil {

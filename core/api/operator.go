@@ -88,6 +88,9 @@ func (s *Server) putSchedulerConfig(w http.ResponseWriter, r *http.Request) (any
 	if cfg.NodeLimitForFeasibilityChecks != 0 {
 		note(r, "NodeLimitForFeasibilityChecks is not acted on: every feasible node is looked at")
 	}
+	if cfg.PreemptionConfig != (model.PreemptionConfig{}) {
+		note(r, "PreemptionConfig is not acted on: no alloc is preempted by one of higher priority")
+	}
 	cas, err := casOf(r)
 	if err != nil {
 		return nil, err

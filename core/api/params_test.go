@@ -246,6 +246,11 @@ func TestFieldsOfABodyThatNobodyReadsAreNamedOrRefused(t *testing.T) {
 		{"PUT /v1/namespace", `{"Name":"a","Hash":"x","Colour":"red"}`, 0, "field Colour of the body is not acted on"},
 		{"PUT /v1/node/pools", `{"Name":"a","NodeIdentityTTL":"1h","SchedulerConfiguration":{"SchedulerAlgoritm":"spread"}}`, 0, "field SchedulerConfiguration.SchedulerAlgoritm of the body is not acted on"},
 		{"PUT /v1/operator/scheduler/configuration", `{"SchedulerAlgorithm":"spread","PreemptionConfig":{"BatchSchedulerEnbled":true}}`, 0, "field PreemptionConfig.BatchSchedulerEnbled of the body is not acted on"},
+		{"PUT /v1/operator/scheduler/configuration", `{"PreemptionConfig":{"ServiceSchedulerEnabled":true}}`, 0, "PreemptionConfig is not acted on: no alloc is preempted by one of higher priority"},
+		{"PUT /v1/operator/scheduler/configuration", `{"PreemptionConfig":{"ServiceSchedulerEnabled":false}}`, 0, ""},
+		{"PUT /v1/namespace", `{"Name":"a","Quota":"small"}`, 400, `the quota "small" of namespace "a" cannot be kept: there are no quotas yet, so its jobs could use everything; remove it`},
+		{"PUT /v1/namespace", `{"Name":"a","Quota":"","VaultConfiguration":{"Default":"v"},"ConsulConfiguration":{}}`, 0,
+			"VaultConfiguration is not acted on: jobs get no tokens of Vault; ConsulConfiguration is not acted on: services are not registered in Consul"},
 	} {
 		method, target, _ := strings.Cut(c.request, " ")
 		rec := call(t, h, method, target, c.body, func(string) {})

@@ -177,8 +177,12 @@ server {
 	if s := c.Server; s.MaxHeartbeats != 12.5 || s.FailoverTTL != "5m" || s.EventBufferSize == nil || *s.EventBufferSize != 100 {
 		t.Errorf("got %+v", s)
 	}
-	if said := strings.Join(c.Warnings, "; "); said != "x.hcl: server.default_scheduler_config.node_limit_for_feasibility_checks is not acted on: every feasible node is looked at" {
-		t.Errorf("warnings: %s", said)
+	warned := []string{"x.hcl: server.default_scheduler_config.node_limit_for_feasibility_checks is not acted on: every feasible node is looked at"}
+	for _, who := range []string{"batch", "service", "sysbatch"} {
+		warned = append(warned, "x.hcl: server.default_scheduler_config.preemption_config."+who+"_scheduler_enabled is not acted on yet: no alloc is preempted")
+	}
+	if !slices.Equal(c.Warnings, warned) {
+		t.Errorf("warnings: %q, want %q", c.Warnings, warned)
 	}
 	for text, key := range map[string]string{
 		"server {\n  default_scheduler_config {\n    scheduler_algorithm = \"best\"\n  }\n}": "scheduler_algorithm",

@@ -134,6 +134,11 @@ func dropUnused(file string, tree map[string]any) []string {
 	if limit, given := block(tree, "server.default_scheduler_config")["node_limit_for_feasibility_checks"]; given && fmt.Sprint(limit) != "0" {
 		out = append(out, fmt.Sprintf("%s: server.default_scheduler_config.node_limit_for_feasibility_checks is not acted on: every feasible node is looked at", file))
 	}
+	for key, value := range block(tree, "server.default_scheduler_config.preemption_config") {
+		if on(value) {
+			out = append(out, fmt.Sprintf("%s: server.default_scheduler_config.preemption_config.%s is not acted on yet: no alloc is preempted", file, key))
+		}
+	}
 	options := block(tree, "client.options")
 	for key := range options {
 		if !slices.Contains([]string{envDenylist, userDenylist, userDrivers}, key) && !strings.HasPrefix(key, pluginOption) {

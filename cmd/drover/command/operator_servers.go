@@ -201,13 +201,21 @@ func schedulerGet() spec {
 					p := c.PreemptionConfig
 					s.pairs("Scheduler Algorithm", c.SchedulerAlgorithm, "Memory Oversubscription", text(c.MemoryOversubscriptionEnabled),
 						"Reject Job Registration", text(c.RejectJobRegistration), "Pause Eval Broker", text(c.PauseEvalBroker),
-						"Preemption System Scheduler", text(p.SystemSchedulerEnabled), "Preemption Service Scheduler", text(p.ServiceSchedulerEnabled),
-						"Preemption Batch Scheduler", text(p.BatchSchedulerEnabled), "Preemption SysBatch Scheduler", text(p.SysBatchSchedulerEnabled),
+						"Preemption System Scheduler", preempts(p.SystemSchedulerEnabled), "Preemption Service Scheduler", preempts(p.ServiceSchedulerEnabled),
+						"Preemption Batch Scheduler", preempts(p.BatchSchedulerEnabled), "Preemption SysBatch Scheduler", preempts(p.SysBatchSchedulerEnabled),
 						"Node Limit For Feasibility Checks", text(c.NodeLimitForFeasibilityChecks), "Modify Index", text(c.ModifyIndex))
 				})
 			}
 		},
 	}
+}
+
+// preempts shows whether a scheduler is to preempt allocs, which none does yet.
+func preempts(wanted bool) string {
+	if wanted {
+		return "true (not acted on yet)"
+	}
+	return "false"
 }
 
 func schedulerSet() spec {
@@ -230,10 +238,10 @@ func schedulerSet() spec {
 			flagOf("memory-oversubscription", "Lets tasks use more memory than they reserve, up to memory_max.", func(c *model.SchedulerConfiguration) *bool { return &c.MemoryOversubscriptionEnabled })
 			flagOf("reject-job-registration", "Lets only management tokens register jobs.", func(c *model.SchedulerConfiguration) *bool { return &c.RejectJobRegistration })
 			flagOf("pause-eval-broker", "Pauses the evaluation broker: evaluations wait and nothing is placed.", func(c *model.SchedulerConfiguration) *bool { return &c.PauseEvalBroker })
-			flagOf("preempt-system-scheduler", "Lets system jobs preempt allocations of lower priority.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled })
-			flagOf("preempt-service-scheduler", "Lets service jobs preempt allocations of lower priority.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled })
-			flagOf("preempt-batch-scheduler", "Lets batch jobs preempt allocations of lower priority.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled })
-			flagOf("preempt-sysbatch-scheduler", "Lets sysbatch jobs preempt allocations of lower priority.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled })
+			flagOf("preempt-system-scheduler", "Has no effect yet, and warns so: system jobs preempt no allocations.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled })
+			flagOf("preempt-service-scheduler", "Has no effect yet, and warns so: service jobs preempt no allocations.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled })
+			flagOf("preempt-batch-scheduler", "Has no effect yet, and warns so: batch jobs preempt no allocations.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled })
+			flagOf("preempt-sysbatch-scheduler", "Has no effect yet, and warns so: sysbatch jobs preempt no allocations.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled })
 			return func(ctx context.Context, s *session, _ []string) error {
 				c, err := s.client.SchedulerConfig(ctx)
 				if err != nil {
