@@ -245,10 +245,7 @@ func (a *Agent) open(ctx context.Context) error {
 	if err := a.openReleases(ctx); err != nil {
 		return err
 	}
-	a.facts = fingerprint.Probe(ctx, a.cfg.Fingerprint)
-	for _, name := range a.facts.Addressless {
-		a.cfg.Logger.Warn("no address of this machine belongs to the host network: jobs that want it are not placed here", "host_network", name)
-	}
+	a.facts = a.probe(ctx)
 	close(probed)
 	a.updates = update.New(a.session.SendUpdates, a.cfg.Logger.Named("update"))
 	a.openStats()

@@ -234,3 +234,12 @@ func (a *Agent) noteDriverEvent(ev driver.TaskEvent) {
 		r.NoteDriverEvent(ev)
 	}
 }
+
+// probe inspects the machine, and warns of host networks without addresses.
+func (a *Agent) probe(ctx context.Context) *fingerprint.Facts {
+	facts := fingerprint.Probe(ctx, a.cfg.Fingerprint)
+	for _, name := range facts.Addressless {
+		a.cfg.Logger.Warn("no address of this machine belongs to the host network: jobs that want it are not placed here", "host_network", name)
+	}
+	return facts
+}
