@@ -373,6 +373,9 @@ func (e *Endpoint) TagJobVersion(ctx context.Context, req *api.JobTagRequest) (*
 			return nil, errdefs.AlreadyExistsf("tag %q already exists on a different version of job %q", req.Name, req.JobID)
 		}
 		cmd.Tag = &model.JobVersionTag{Name: req.Name, Description: req.Description, TaggedTime: e.Now().UnixNano()}
+		if err := model.OperatorBounds.Check("the tag of job "+req.JobID+": ", cmd.Tag); err != nil {
+			return nil, err
+		}
 	}
 	index, err := e.propose(ctx, cmd)
 	return &api.IndexResponse{Index: index}, err

@@ -9,7 +9,9 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 func TestOperatorsSayWhatPrioritiesJobsMayHave(t *testing.T) {
@@ -52,6 +54,49 @@ func TestOperatorsSayHowLargeJobFilesAreKept(t *testing.T) {
 		}
 		if got := s.state().JobSubmission("default", "a"+source, 0) != nil; got != kept || strings.Contains(r.Warnings, "job source size") == kept {
 			t.Errorf("%d bytes are kept: %v, warnings %q", len(source), got, r.Warnings)
+		}
+	}
+}
+
+func TestWhatOperatorsWriteApartFromJobsHasBounds(t *testing.T) {
+	s := newServer(t)
+	s.register(draft("a", "service", ""))
+	node := &model.Node{ID: "11111111-2222-3333-4444-555555555555", SecretID: "s", Status: model.NodeStatusReady}
+	s.propose(&fsm.RegisterNode{Node: node})
+	one := int64(1)
+	scale := func(message string, meta map[string]any) error {
+		_, err := s.ScaleJob(s.ctx, &api.JobScaleRequest{Namespace: "default", JobID: "a", Count: &one, Target: map[string]string{"Group": "g"}, Message: message, Meta: meta})
+		return err
+	}
+	for name, write := range map[string]func(text string) error{
+		"the message of a scaling": func(text string) error { return scale(text, nil) },
+		"the meta of a scaling":    func(text string) error { return scale("", map[string]any{"a": []any{map[string]any{"b": text}}}) },
+		"a tag": func(text string) error {
+			_, err := s.TagJobVersion(s.ctx, &api.JobTagRequest{Namespace: "default", JobID: "a", Name: "t", Description: text})
+			return err
+		},
+		"a namespace": func(text string) error {
+			_, err := s.UpsertNamespace(s.ctx, &model.Namespace{Name: "n", Meta: map[string]string{"a": text}})
+			return err
+		},
+		"a node pool": func(text string) error {
+			_, err := s.UpsertNodePool(s.ctx, &model.NodePool{Name: "p", Description: text})
+			return err
+		},
+		"a drain": func(text string) error {
+			_, err := s.DrainNode(s.ctx, &api.NodeDrainRequest{NodeID: node.ID, Meta: map[string]string{"a": text}})
+			return err
+		},
+	} {
+		if err := write(strings.Repeat("x", 60_000)); err != nil {
+			t.Errorf("%s of 60 kB: %v", name, err)
+		}
+		before := s.state().Index()
+		if err := write(strings.Repeat("x", 7_000_000)); !errdefs.IsInvalidArgument(err) || len(err.Error()) > 1000 {
+			t.Errorf("%s of 7 MB: %.1000v", name, err)
+		}
+		if s.state().Index() != before {
+			t.Errorf("%s of 7 MB was written", name)
 		}
 	}
 }

@@ -98,6 +98,9 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 		}
 	}
 	cmd.LastDrain = &model.DrainMetadata{StartedAt: started, UpdatedAt: now.Truncate(time.Second), Status: status, Meta: req.Meta}
+	if err := model.OperatorBounds.Check("the drain of node "+n.ID+": ", cmd.LastDrain); err != nil {
+		return nil, err
+	}
 	cmd.Event = e.event("Drain", message)
 	// The drain controller (core/control/drain) creates evals for what must leave;
 	// only a node that becomes eligible again needs one here.

@@ -60,6 +60,9 @@ func (e *Endpoint) ScaleJob(ctx context.Context, req *api.JobScaleRequest) (*api
 	cmd := &fsm.ScaleJob{Namespace: cur.Namespace, JobID: cur.ID, Group: group, Event: &model.ScalingEvent{
 		Time: e.Now().UnixNano(), Count: req.Count, PreviousCount: int64(was.Count), Error: req.Error, Message: req.Message, Meta: req.Meta,
 	}}
+	if err := model.OperatorBounds.Check("the scaling of "+group+": ", cmd.Event); err != nil {
+		return nil, err
+	}
 	if req.Count == nil {
 		index, err := e.propose(ctx, cmd)
 		out := &api.JobRegisterResponse{JobModifyIndex: cur.JobModifyIndex}

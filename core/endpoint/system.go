@@ -65,6 +65,9 @@ func (e *Endpoint) UpsertNamespace(ctx context.Context, ns *model.Namespace) (ui
 	if !nameRule.MatchString(ns.Name) {
 		return 0, errdefs.FailedPreconditionf("Invalid namespace %q: 1 error occurred:\n\t* invalid name %q. Must match regex %s\n\n", ns.Name, ns.Name, nameRule)
 	}
+	if err := model.OperatorBounds.Check("namespace "+ns.Name+": ", ns); err != nil {
+		return 0, err
+	}
 	if err := ns.Validate(); err != nil {
 		return 0, errdefs.New(errdefs.FailedPrecondition, err)
 	}
@@ -86,6 +89,9 @@ func (e *Endpoint) UpsertNodePool(ctx context.Context, pool *model.NodePool) (ui
 	}
 	if pool.Name == model.NodePoolAll || pool.Name == model.NodePoolDefault {
 		return 0, errdefs.FailedPreconditionf("modifying node pool %q is not allowed", pool.Name)
+	}
+	if err := model.OperatorBounds.Check("node pool "+pool.Name+": ", pool); err != nil {
+		return 0, err
 	}
 	return e.propose(ctx, &fsm.UpsertNodePools{Pools: []*model.NodePool{pool}})
 }

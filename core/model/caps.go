@@ -13,6 +13,11 @@ type Cap struct {
 }
 
 // Caps are far above what people write. Every list that is not named here may have
+// OperatorBounds limit what operators and autoscalers write apart from jobs: a namespace, a
+// node pool, the words about a drain, a tag or a scaling. They are many times what people
+// write: each is in the memory of each server, and of scalings the newest twenty per group.
+var OperatorBounds = Bounds{Text: 64 << 10, Entries: 4096, Total: 256 << 10}
+
 // JobBounds.Entries. docs/limits.md has the table.
 var Caps = []Cap{
 	{"groups of a job", 2_000, reflect.TypeFor[*TaskGroup]()},
