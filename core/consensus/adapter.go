@@ -10,6 +10,9 @@ import (
 	"io"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // adapter implements raft's FSM interfaces with our StateMachine.
@@ -57,12 +60,19 @@ func (a adapter) ApplyBatch(logs []*raft.Log) []any {
 	return all
 }
 
-func (a adapter) Snapshot() (raft.FSMSnapshot, error) {
+func (a adapter) Snapshot() (out raft.FSMSnapshot, err error) {
+	defer panics.Handle(func(p *panics.Panic) { out, err = nil, snapshotPanicked(p) })
 	snapshot, err := a.machine.Snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("take a snapshot of the state: %w", err)
 	}
 	return persister{snapshot: snapshot, closing: a.closing}, nil
+}
+
+// snapshotPanicked returns the error of a snapshot that panicked. The log is whole without
+// it, so the server goes on, and raft tries again at its interval.
+func snapshotPanicked(p *panics.Panic) error {
+	return errdefs.Internalf("the snapshot panicked, which is a defect of drover: %v\n%s", p.Value, p.Stack)
 }
 
 func (a adapter) Restore(r io.ReadCloser) error {
@@ -82,10 +92,15 @@ type persister struct {
 }
 
 func (p persister) Persist(sink raft.SnapshotSink) error {
-	if err := p.snapshot.WriteTo(p.closing, sink); err != nil {
+	if err := p.write(sink); err != nil {
 		return errors.Join(fmt.Errorf("write the snapshot %s: %w", sink.ID(), err), sink.Cancel())
 	}
 	return sink.Close()
+}
+
+func (p persister) write(sink raft.SnapshotSink) (err error) {
+	defer panics.Handle(func(p *panics.Panic) { err = snapshotPanicked(p) })
+	return p.snapshot.WriteTo(p.closing, sink)
 }
 
 func (p persister) Release() { p.snapshot.Release() }

@@ -12,7 +12,9 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -538,5 +540,50 @@ func TestNothingIsWrittenOnceTheStateMachineCannotGoOn(t *testing.T) {
 	following.Wait()
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// unsaved is a machine whose snapshots panic while it is broken.
+type unsaved struct {
+	words
+	broken atomic.Bool
+}
+
+func (u *unsaved) Snapshot() (consensus.Snapshot, error) {
+	s, err := u.words.Snapshot()
+	return unsavedWords{s, u}, err
+}
+
+type unsavedWords struct {
+	consensus.Snapshot
+	of *unsaved
+}
+
+func (s unsavedWords) WriteTo(ctx context.Context, w io.Writer) error {
+	if s.of.broken.Load() {
+		panic("a defect")
+	}
+	return s.Snapshot.WriteTo(ctx, w)
+}
+
+func TestASnapshotThatPanicsFailsAloneAndTheNextOneIsTaken(t *testing.T) {
+	machine := &unsaved{}
+	n := openNode(t, consensus.Config{NodeID: "a", DataDir: t.TempDir(), Dev: true, Machine: machine})
+	defer closeNode(t, n)
+	eventually(t, "the only server leads", n.IsLeader)
+	propose(t, n, "before")
+	machine.broken.Store(true)
+	if _, _, err := n.TakeSnapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "the snapshot panicked") {
+		t.Fatalf("got %v", err)
+	}
+	propose(t, n, "between")
+	machine.broken.Store(false)
+	_, r, err := n.TakeSnapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if body, err := io.ReadAll(r); err != nil || !strings.Contains(string(body), "between") {
+		t.Errorf("the snapshot is %q, %v", body, err)
 	}
 }
