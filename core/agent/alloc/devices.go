@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -36,7 +37,7 @@ func (p *preparation) reserve(ctx context.Context) error {
 	if p.cfg.Devices == nil {
 		return &stepError{task.InSetup, errdefs.InvalidArgumentf("task %q has devices, which this node cannot offer", p.name)}
 	}
-	env := p.environment(p.alloc, p.task, p.info.Capabilities, nil)
+	env := p.environment(p.alloc, p.task, p.info.Capabilities, template.Vars{})
 	var asks []DeviceAsk
 	for i, d := range given {
 		ask := DeviceAsk{Set: device.Set{Vendor: d.Vendor, Type: d.Type, Name: d.Name, IDs: d.DeviceIDs}}

@@ -143,13 +143,14 @@ func (r *Runner) launch(ctx context.Context, name string, e task.Start) (driver.
 	t := r.tasks[name]
 	t.abort = nil
 	if err != nil {
-		if ctx.Err() == nil {
-			t.at.LastError = err.Error()
-		}
-		return nil, task.StartFailed{
+		failed := t.hide(task.StartFailed{
 			Run: run, Err: err.Error(), Cause: causeOf(err), Retry: mayRetry(err), Jitter: r.cfg.Jitter(),
 			Reason: errdefs.ReasonOf(err), Details: errdefs.DetailsOf(err), RetryAfter: errdefs.RetryAfter(err),
+		}).(task.StartFailed)
+		if ctx.Err() == nil {
+			t.at.LastError = failed.Err
 		}
+		return nil, failed
 	}
 	t.at.LastError = ""
 	return drv, task.Started{Run: run}

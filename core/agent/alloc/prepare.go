@@ -12,6 +12,7 @@ import (
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/agent/taskenv"
+	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -40,7 +41,7 @@ func (r *Runner) prepareAndStart(ctx context.Context, name string, run uint64) (
 	if err := p.reserve(ctx); err != nil {
 		return nil, err
 	}
-	p.env = r.environment(p.alloc, p.task, p.info.Capabilities, nil)
+	p.env = r.environment(p.alloc, p.task, p.info.Capabilities, template.Vars{})
 	if err := p.fetch(ctx); err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (p *preparation) taskConfig() (*driver.TaskConfig, error) {
 		return nil, err
 	}
 	out := p.Runner.taskConfig(p.alloc, p.group, p.task, p.run)
-	out.DriverConfig, out.Env, out.User, out.Mounts = config, p.env.Map(), user, mounts
+	out.DriverConfig, out.Env, out.SecretEnv, out.User, out.Mounts = config, p.env.Map(), p.env.Secrets(), user, mounts
 	return out, p.addDevices(out)
 }
 
@@ -124,8 +125,8 @@ func supported(tg *model.TaskGroup, c driver.Capabilities) error {
 }
 
 // environment is what the task sees; rendered are the variables of its templates.
-func (r *Runner) environment(a *model.Allocation, t *model.Task, c driver.Capabilities, rendered map[string]string) *taskenv.Env {
-	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region, Devices: r.reservedEnv(t.Name), Rendered: rendered}
+func (r *Runner) environment(a *model.Allocation, t *model.Task, c driver.Capabilities, rendered template.Vars) *taskenv.Env {
+	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region, Devices: r.reservedEnv(t.Name), Rendered: rendered.Plain, Secret: rendered.Secret}
 	if in.Node != nil {
 		in.ParentCgroup = in.Node.CgroupParent
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -127,6 +128,7 @@ type rendering struct {
 	ready   chan struct{}
 	failing error
 	env     map[string]string
+	secret  map[string]string
 	changes chan alloc.TemplateChange
 	once    sync.Once
 	closed  chan struct{}
@@ -146,7 +148,7 @@ func (r *rendering) First(ctx context.Context) error {
 	}
 }
 func (r *rendering) Changes() <-chan alloc.TemplateChange { return r.changes }
-func (r *rendering) Env() map[string]string               { return r.env }
+func (r *rendering) Env() template.Vars                   { return template.Vars{Plain: r.env, Secret: r.secret} }
 func (r *rendering) Close()                               { r.once.Do(func() { close(r.closed); close(r.changes) }) }
 func (r *rendering) Waiting() []string {
 	select {
@@ -163,6 +165,7 @@ type renderer struct {
 	held    bool
 	failing error
 	opened  []*rendering
+	secret  map[string]string // of every rendering
 	asks    []alloc.TemplateTask
 }
 
@@ -170,7 +173,7 @@ func (r *renderer) Open(_ context.Context, q alloc.TemplateTask) (alloc.Renderin
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := &rendering{ready: make(chan struct{}), changes: make(chan alloc.TemplateChange), closed: make(chan struct{}), failing: r.failing,
-		env: map[string]string{"FROM_TEMPLATE": fmt.Sprint("v", len(r.opened)+1)}}
+		env: map[string]string{"FROM_TEMPLATE": fmt.Sprint("v", len(r.opened)+1)}, secret: r.secret}
 	if !r.held {
 		close(x.ready)
 	}

@@ -12,6 +12,7 @@ package alloc
 import (
 	"context"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,8 @@ type taskRun struct {
 	detail       func() string         // what that step waits for
 	left         <-chan struct{}       // closed when an abandoned step has ended
 	reserved     atomic.Pointer[device.Reservation]
-	freeing      int // runs that the driver is destroying
+	secrets      atomic.Pointer[strings.Replacer] // hides the task's secrets in texts
+	freeing      int                              // runs that the driver is destroying
 	grouped      grouped
 }
 
@@ -305,6 +307,7 @@ func (r *Runner) post(name string, ev task.Event) {
 
 func (r *Runner) step(name string, ev task.Event, e *effects) {
 	t := r.tasks[name]
+	ev = t.hide(ev)
 	switch ev.(type) {
 	case task.Kill, task.Rerun:
 		if t.abort != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -60,7 +61,7 @@ func (r *Runner) runScript(ctx context.Context, name string, run uint64, s *mode
 func (r *Runner) script(name string, s *model.ChangeScript) ([]string, error) {
 	r.mu.Lock()
 	a, t := r.alloc, r.tasks[name]
-	var rendered map[string]string
+	var rendered template.Vars
 	if t.rendering != nil {
 		rendered = t.rendering.Env()
 	}

@@ -44,7 +44,7 @@ type Rendering interface {
 	// there can be none.
 	Changes() <-chan TemplateChange
 	// Env has the variables of the templates that are environment files.
-	Env() map[string]string
+	Env() template.Vars
 	// Waiting names the data that is not there yet.
 	Waiting() []string
 	Close()
@@ -101,7 +101,9 @@ func (p *preparation) renderOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.env = p.environment(p.alloc, p.task, p.info.Capabilities, open.Env())
+	vars := open.Env()
+	p.knowSecrets(p.name, vars.Secret)
+	p.env = p.environment(p.alloc, p.task, p.info.Capabilities, vars)
 	return nil
 }
 
@@ -138,7 +140,7 @@ func (r *Runner) openTemplates(ctx context.Context, name string, running bool) (
 		c = drv.Info().Capabilities
 	}
 	open, err := r.cfg.Templates.Open(ctx, TemplateTask{
-		Templates: t.Templates, Env: r.environment(a, t, c, nil).All(), TaskDir: r.dir.Task(name), AllocDir: r.dir.Shared(),
+		Templates: t.Templates, Env: r.environment(a, t, c, template.Vars{}).All(), TaskDir: r.dir.Task(name), AllocDir: r.dir.Shared(),
 		Alloc: a, Running: running,
 	})
 	if err != nil {
@@ -213,6 +215,7 @@ func (r *Runner) resumeTemplates(ctx context.Context, name string) {
 		open, err := r.openTemplates(ctx, name, true)
 		if err == nil {
 			if err = open.First(ctx); err == nil {
+				r.knowSecrets(name, open.Env().Secret)
 				return
 			}
 			r.closeTemplates(name)

@@ -51,15 +51,20 @@ func (e *Env) lookup(name string) (string, bool) {
 	}
 	if object, key, ok := index(name); ok {
 		if object == "env" {
-			v, ok := e.vars[key]
-			return v, ok
+			return e.variable(key)
 		}
 		v, ok := e.facts[object+"."+key]
 		return v, ok
 	}
 	if key, ok := strings.CutPrefix(name, "env."); ok {
-		v, ok := e.vars[key]
-		return v, ok
+		return e.variable(key)
+	}
+	return e.variable(name)
+}
+
+func (e *Env) variable(name string) (string, bool) {
+	if v, ok := e.secret[name]; ok {
+		return v, true
 	}
 	v, ok := e.vars[name]
 	return v, ok

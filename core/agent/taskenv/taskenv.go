@@ -36,6 +36,8 @@ type Input struct {
 	// Rendered are the variables of the task's templates. They have the highest
 	// precedence.
 	Rendered map[string]string
+	// Secret are those of them whose values are secrets. No name is in both.
+	Secret map[string]string
 
 	// HostEnv is the environment that tasks without an image inherit, in the form of
 	// os.Environ, except the variables in HostDenylist (nil: DefaultDenylist).
@@ -52,8 +54,9 @@ var DefaultDenylist = []string{
 
 // Env is the environment of a task, and the names that ${...} may use.
 type Env struct {
-	vars  map[string]string // the task's environment
-	facts map[string]string // node.*, attr.*, meta.*, device.*
+	vars   map[string]string // the task's environment, without secret
+	secret map[string]string
+	facts  map[string]string // node.*, attr.*, meta.*, device.*
 }
 
 // Build builds the environment. Later sources have precedence: host, NOMAD_*
@@ -72,22 +75,33 @@ func Build(in Input) *Env {
 		e.vars[builtin.Replace(k)] = builtin.Replace(v)
 	}
 	maps.Copy(e.vars, in.Rendered)
+	e.secret = in.Secret
+	for name := range in.Secret {
+		delete(e.vars, name)
+	}
 	return e
 }
 
-// Map returns the environment; it must not be changed.
+// Map returns the environment without the secrets; it must not be changed.
 func (e *Env) Map() map[string]string { return e.vars }
+
+// Secrets returns the variables whose values are secrets; it must not be changed.
+func (e *Env) Secrets() map[string]string { return e.secret }
 
 // All returns the environment and the facts of the node, as ${...} names them.
 func (e *Env) All() map[string]string {
 	out := maps.Clone(e.facts)
 	maps.Copy(out, e.vars)
+	maps.Copy(out, e.secret)
 	return out
 }
 
 // List returns the environment as KEY=VALUE, sorted.
 func (e *Env) List() []string {
-	out := make([]string, 0, len(e.vars))
+	out := make([]string, 0, len(e.vars)+len(e.secret))
+	for k, v := range e.secret {
+		out = append(out, k+"="+v)
+	}
 	for k, v := range e.vars {
 		out = append(out, k+"="+v)
 	}

@@ -5,6 +5,7 @@ package taskenv_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/drover-project/drover/core/agent/taskenv"
@@ -86,5 +87,21 @@ func TestWhatIsPutInIsNotReplacedAgain(t *testing.T) {
 	in.HostEnv = []string{"A=${B}", "B=secret"}
 	if got := taskenv.Build(in).Replace("${A}"); got != "${B}" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestSecretsAreApartFromTheEnvironmentAndWinOverIt(t *testing.T) {
+	in := input()
+	in.Task.Env = map[string]string{"TOKEN": "plain", "KEPT": "x"}
+	in.Secret = map[string]string{"TOKEN": "secret"}
+	env := taskenv.Build(in)
+	if got, has := env.Map()["TOKEN"]; has || env.Map()["KEPT"] != "x" || env.Secrets()["TOKEN"] != "secret" {
+		t.Errorf("TOKEN = %q in the environment, secrets %v", got, env.Secrets())
+	}
+	if got := env.Replace("${TOKEN} ${env.TOKEN} ${env[\"TOKEN\"]}"); got != "secret secret secret" {
+		t.Errorf("replaced by %q", got)
+	}
+	if env.All()["TOKEN"] != "secret" || !slices.Contains(env.List(), "TOKEN=secret") || slices.Contains(env.List(), "TOKEN=plain") {
+		t.Errorf("All %q, List %q", env.All()["TOKEN"], env.List())
 	}
 }

@@ -68,6 +68,15 @@ func (f *files) find(path string) (place, error) {
 	return place{}, outside(path)
 }
 
+// secret reports whether find would say that a path is in the task's folder for secrets.
+func (f *files) secret(path string) bool {
+	path = filepath.FromSlash(f.expand(path))
+	if !within(f.taskDir, path) && (!f.open || !filepath.IsAbs(path)) {
+		path = filepath.Join(f.taskDir, path)
+	}
+	return within(filepath.Join(f.taskDir, "secrets"), filepath.Clean(path))
+}
+
 // findInput is find for files that are read: of absolute paths, those that the
 // agent knows and those of the folders that a task is given. Others mean files of
 // the node.

@@ -186,7 +186,7 @@ func TestEnvironmentFilesAreRead(t *testing.T) {
 	defer r.Close()
 	w.first(r)
 	want := map[string]string{"A": "1", "B": "two words", "C": "a\nb # not", "D": `$x "q" \n`, "E": "", "F": "a#b", "G": "x y", "H": "prequotedpost", "I": "a=b", "J": "http://x/#f"}
-	got := r.Env()
+	got := r.Env().Plain
 	for k, v := range want {
 		if got[k] != v {
 			t.Errorf("%s = %q, want %q", k, got[k], v)
@@ -203,5 +203,31 @@ func TestEnvironmentFilesAreRead(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 		r.Close()
+	}
+}
+
+func TestVariablesOfTemplatesInTheFolderForSecretsAreSecrets(t *testing.T) {
+	w := newWorld(t)
+	env := func(to, text string) {
+		w.add(text, func(m *model.Template) { m.Envvars, m.DestPath = true, to })
+	}
+	env("local/plain.env", "A=plain\nB=plain")
+	env("secrets/db.env", "B=secret\nC=secret")
+	env("${NOMAD_SECRETS_DIR}/deep/er.env", "D=secret")
+	env("/secrets/absolute.env", "E=secret")
+	env("local/../secrets/round.env", "F=secret")
+	env("secrets/../local/out.env", "G=plain")
+	env("secretsnot/x.env", "H=plain")
+	env("local/later.env", "C=plain") // a later template wins
+	r := w.open()
+	defer r.Close()
+	w.first(r)
+	got := r.Env()
+	for name, want := range map[string]string{"A": "plain", "B": "secret", "C": "plain", "D": "secret", "E": "secret", "F": "secret", "G": "plain", "H": "plain"} {
+		plain, isPlain := got.Plain[name]
+		secret, isSecret := got.Secret[name]
+		if isPlain == isSecret || plain+secret != want || isSecret != (want == "secret") {
+			t.Errorf("%s: plain %q, secret %q, want it %s", name, plain, secret, want)
+		}
 	}
 }

@@ -91,7 +91,7 @@ func TestAfterARestartOfTheAgentOnlyWhatChangedIsTold(t *testing.T) {
 		w.task.Running = true
 		r = w.open()
 		w.first(r)
-		if c, ok := w.change(r, time.Minute); ok || r.Env()["K"] != "1" {
+		if c, ok := w.change(r, time.Minute); ok || r.Env().Secret["K"] != "1" {
 			t.Errorf("told %+v, env %v", c, r.Env())
 		}
 		r.Close()
@@ -114,14 +114,14 @@ func TestARestartOfTheAgentIsNoReasonToRenderTheTimeAgain(t *testing.T) {
 		r := w.open()
 		w.first(r)
 		r.Close()
-		at, id := r.Env()["T"], w.read("local/id")
+		at, id := r.Env().Plain["T"], w.read("local/id")
 		time.Sleep(time.Hour)
 		w.task.Running = true
 		r = w.open()
 		defer r.Close()
 		w.first(r)
-		if c, ok := w.change(r, time.Minute); ok || r.Env()["T"] != at || w.read("local/id") != id {
-			t.Errorf("told %+v, T=%s, %s", c, r.Env()["T"], w.read("local/id"))
+		if c, ok := w.change(r, time.Minute); ok || r.Env().Plain["T"] != at || w.read("local/id") != id {
+			t.Errorf("told %+v, T=%s, %s", c, r.Env().Plain["T"], w.read("local/id"))
 		}
 		s.put("a", map[string]string{"x": "2"})
 		if _, ok := w.change(r, time.Minute); !ok || !strings.HasPrefix(w.read("local/id"), "2 ") {

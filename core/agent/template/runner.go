@@ -36,7 +36,7 @@ type Runner struct {
 
 	mu      sync.Mutex // guards what others ask
 	first   bool
-	env     map[string]string
+	env     Vars
 	waiting []string
 	lastErr error
 }
@@ -44,8 +44,9 @@ type Runner struct {
 // rendered is a template and the file that it became.
 type rendered struct {
 	*compiled
-	at   place
-	mode modeAndOwner
+	at     place
+	secret bool // the file is in the folder for secrets
+	mode   modeAndOwner
 
 	done  bool // rendered once
 	sum   [sha256.Size]byte
@@ -91,7 +92,7 @@ func (r *Runner) open(ctx context.Context, spec *model.Template) (*rendered, err
 	if err != nil {
 		return nil, err
 	}
-	return &rendered{compiled: c, at: at, mode: modeAndOwner{mode, ownerOf(spec, r.task)}}, nil
+	return &rendered{compiled: c, at: at, secret: r.files.secret(spec.DestPath), mode: modeAndOwner{mode, ownerOf(spec, r.task)}}, nil
 }
 
 // First renders every template once. It waits for missing data, which Waiting lists,
@@ -272,9 +273,16 @@ func (r *Runner) poke() {
 }
 
 func (r *Runner) joinEnv() {
-	env := map[string]string{}
+	env := Vars{Plain: map[string]string{}, Secret: map[string]string{}}
 	for _, t := range r.templates {
-		maps.Copy(env, t.env)
+		own, other := env.Plain, env.Secret
+		if t.secret {
+			own, other = other, own
+		}
+		for name, value := range t.env {
+			delete(other, name)
+			own[name] = value
+		}
 	}
 	r.mu.Lock()
 	r.env = env
@@ -293,11 +301,15 @@ func (r *Runner) note(err error) {
 	r.lastErr = err
 }
 
-// Env returns the variables that templates with env = true made; a later template wins.
-func (r *Runner) Env() map[string]string {
+// Vars are the variables that templates with env = true make. Those of a template whose
+// file is in the task's folder for secrets are secrets. No name is in both.
+type Vars struct{ Plain, Secret map[string]string }
+
+// Env returns the variables of the templates; a later template wins.
+func (r *Runner) Env() Vars {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return maps.Clone(r.env)
+	return Vars{maps.Clone(r.env.Plain), maps.Clone(r.env.Secret)}
 }
 
 // Waiting names the data that First waits for, such as nomad.var.block(nomad/jobs/web).

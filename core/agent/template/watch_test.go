@@ -173,7 +173,7 @@ func TestChangesThatNobodyTakesAreJoined(t *testing.T) {
 		r := w.open()
 		defer r.Close()
 		w.first(r)
-		if r.Env()["A"] != "1" {
+		if r.Env().Secret["A"] != "1" {
 			t.Errorf("env %v", r.Env())
 		}
 		for _, v := range []string{"v0", "v1", "v2"} {
@@ -189,7 +189,7 @@ func TestChangesThatNobodyTakesAreJoined(t *testing.T) {
 		s.put("env", map[string]string{"x": "2"})
 		synctest.Wait()
 		c, _ = w.change(r, time.Minute)
-		if c.Mode != "restart" || len(c.Signals) != 0 || !c.EnvChanged || r.Env()["A"] != "2" {
+		if c.Mode != "restart" || len(c.Signals) != 0 || !c.EnvChanged || r.Env().Secret["A"] != "2" {
 			t.Errorf("a restart is all that is needed: %+v, env %v", c, r.Env())
 		}
 	})

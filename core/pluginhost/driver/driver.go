@@ -119,6 +119,7 @@ type (
 	NetworkIsolation = v1.NetworkIsolation
 	NetworkRequest   = v1.NetworkRequest
 	DNSConfig        = v1.DNSConfig
+	Secrets          = v1.Secrets
 	LogConfig        = v1.LogConfig
 	Handle           = v1.Handle
 	NetworkOverride  = v1.NetworkOverride

@@ -25,6 +25,7 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 		return nil, nil, err
 	}
 	defer p.leave(gen)
+	config = withSecrets(d.Info(), config)
 	var handle *Handle
 	var override *NetworkOverride
 	var failed error
@@ -50,6 +51,15 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 		p.hooks.Started()
 	}
 	return handle, override, nil
+}
+
+// withSecrets puts the secrets into the environment for a driver that does not keep them
+// apart: one of an older release, or built for Nomad.
+func withSecrets(info Info, config *TaskConfig) *TaskConfig {
+	if info.Capabilities.SecretEnv {
+		return config
+	}
+	return config.WithoutSecretEnv()
 }
 
 // RecoverTask makes a task known to the driver's process, and to those after it.

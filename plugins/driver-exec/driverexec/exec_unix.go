@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -109,7 +110,7 @@ func (d shared) apply(spec *supervisor.Spec, opts driver.ExecOptions) (err error
 		}
 		spec.Dir = dir
 	}
-	env := environ(spec.Env)
+	env := environ(slices.Concat(spec.Env, spec.Secrets))
 	for name, value := range opts.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
 			return errdefs.InvalidArgumentf("%q is not the name of a variable", name)

@@ -93,7 +93,7 @@ var defaultChroot = []string{
 
 func isolatedCapabilities() driver.Capabilities {
 	return driver.Capabilities{
-		SendSignals: true, Exec: true, ExecOptions: execOptions(), FSIsolation: driver.FSIsolationChroot, MountConfigs: true, DefaultUser: defaultUser, DynamicUsers: true,
+		SendSignals: true, Exec: true, ExecOptions: execOptions(), SecretEnv: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true, DefaultUser: defaultUser, DynamicUsers: true,
 		NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 	}
 }
@@ -220,7 +220,8 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation, check func(isolated
 	if err != nil {
 		return invalid(err)
 	}
-	return supervisor.Spec{ID: task.ID, Env: supervised.Environment(task.Env, nil), User: user, Logs: logs, Sandbox: box}, nil
+	env, secrets := supervised.Secrets(task, supervised.Environment(task.Env, nil), nil)
+	return supervisor.Spec{ID: task.ID, Env: env, Secrets: secrets, User: user, Logs: logs, Sandbox: box}, nil
 }
 
 // user returns the user of a task or of a command in one. It names root explicitly

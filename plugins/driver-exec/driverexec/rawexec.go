@@ -91,7 +91,7 @@ func (d *RawExec) Info() driver.Info {
 	return driver.Info{
 		Name: "raw_exec",
 		Capabilities: driver.Capabilities{
-			SendSignals: runtime.GOOS != "windows", Exec: runtime.GOOS != "windows", ExecOptions: execOptions(), FSIsolation: driver.FSIsolationNone,
+			SendSignals: runtime.GOOS != "windows", Exec: runtime.GOOS != "windows", ExecOptions: execOptions(), SecretEnv: true, FSIsolation: driver.FSIsolationNone,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 			Ignores:      rawExecIgnores(runtime.GOOS),
 		},
@@ -246,7 +246,7 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	if err != nil {
 		return supervisor.Spec{}, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("task %q: %w", task.Name, err))
 	}
-	program, err := lookUp(task.TaskDir, c.Command, task.Env["PATH"])
+	program, err := lookUp(task.TaskDir, c.Command, task.Environment()["PATH"])
 	if err != nil {
 		return invalid(fmt.Errorf("config.command: %w", err))
 	}
@@ -262,9 +262,11 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	if task.Network != nil {
 		network = task.Network.Path
 	}
+	denied := slices.Concat(agent.DeniedEnvvars, c.DeniedEnvvars)
+	env, secrets := supervised.Secrets(task, supervised.Environment(task.Env, denied), denied)
 	return supervisor.Spec{
 		ID: task.ID, Path: program, Args: append([]string{c.Command}, c.Args...), Dir: cmp.Or(c.WorkDir, task.TaskDir),
-		Env: supervised.Environment(task.Env, slices.Concat(agent.DeniedEnvvars, c.DeniedEnvvars)), User: user, Logs: logs,
+		Env: env, Secrets: secrets, User: user, Logs: logs,
 		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores, NetworkNS: network,
 	}, nil
 }

@@ -47,6 +47,7 @@ func info() driver.Info {
 		Name: "qemu",
 		Capabilities: driver.Capabilities{
 			OnDemand:     true,
+			SecretEnv:    true,
 			FSIsolation:  driver.FSIsolationNone,
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 			Ignores:      []string{driver.IgnoresMemoryMax, driver.IgnoresDevices, driver.IgnoresDNS},

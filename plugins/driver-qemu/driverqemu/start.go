@@ -134,9 +134,10 @@ func (l *launch) spec(task *driver.TaskConfig) (supervisor.Spec, error) {
 	for k, v := range task.Env {
 		env[k] = v
 	}
+	plain, secrets := supervised.Secrets(task, supervised.Environment(env, nil), nil)
 	return supervisor.Spec{
 		ID: task.ID, Path: program, Args: []string{os.Args[0], hiddenArgument, string(body)}, Dir: task.TaskDir,
-		Env: supervised.Environment(env, nil), Logs: logs, Cores: task.Resources.Cores,
+		Env: plain, Secrets: secrets, Logs: logs, Cores: task.Resources.Cores,
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -35,6 +36,17 @@ func Environment(env map[string]string, denied []string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Secrets builds the part of the process's environment that is secret, without the denied
+// variables, and env without variables of the same names.
+func Secrets(task *driver.TaskConfig, env, denied []string) (plain, secret []string) {
+	plain = slices.DeleteFunc(env, func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		_, has := task.SecretEnv[name]
+		return has
+	})
+	return plain, Environment(task.SecretEnv, denied)
 }
 
 // Logs returns where the supervisor writes the task's output. The trusted root is

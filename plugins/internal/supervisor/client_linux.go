@@ -256,13 +256,15 @@ func (c *Client) Answers(ctx context.Context) error {
 // InvalidArgument if the task can never start.
 func (c *Client) Start(ctx context.Context, spec Spec) (Status, error) {
 	for {
-		op := opStart
-		if spec.Sandbox != nil {
-			op = opIsolate
-		}
-		resp, err := c.once(ctx, request{Op: op, Spec: &spec})
+		resp, err := c.once(ctx, request{Op: spec.op(), Spec: &spec})
 		if err == nil {
 			return *resp.Status, nil
+		}
+		if len(spec.Secrets) > 0 && errdefs.IsNotFound(err) {
+			// An older supervisor that could not be replaced does not know the request. It
+			// writes the environment into its journal, as it always has.
+			spec.Env, spec.Secrets = spec.environ(), nil
+			continue
 		}
 		if !errors.Is(err, errLost) {
 			return Status{}, err
@@ -273,6 +275,19 @@ func (c *Client) Start(ctx context.Context, spec Spec) (Status, error) {
 			return status, err
 		}
 	}
+}
+
+// op returns the verb of a start.
+func (s *Spec) op() string {
+	switch {
+	case s.Sandbox != nil && len(s.Secrets) > 0:
+		return opIsolateSecret
+	case s.Sandbox != nil:
+		return opIsolate
+	case len(s.Secrets) > 0:
+		return opStartSecret
+	}
+	return opStart
 }
 
 // Wait waits until the task has ended.
@@ -312,7 +327,8 @@ func (c *Client) Destroy(ctx context.Context, id string, force bool) error {
 	return err
 }
 
-// Spec returns the spec with which a task was started.
+// Spec returns the spec with which a task was started. Of its secrets it has those that the
+// process of the task still has.
 func (c *Client) Spec(ctx context.Context, id string) (Spec, Status, error) {
 	resp, err := c.call(ctx, request{Op: opSpec, ID: id})
 	if err != nil {

@@ -144,13 +144,13 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 		return &response{Hello: &Hello{
 			Version: protocolVersion, PID: os.Getpid(), Keeper: os.Getppid(), Binary: Identity("/proc/self/exe"),
 		}}, nil
-	case opStart:
+	case opStart, opStartSecret:
 		t, err := l.start(req)
 		if err != nil {
 			return nil, err
 		}
 		return &response{Status: t.status()}, nil
-	case opIsolate:
+	case opIsolate, opIsolateSecret:
 		return nil, l.isolate(c, req)
 	case opList:
 		list := make([]Status, 0, len(l.tasks))
@@ -193,6 +193,7 @@ func (l *loop) answerTask(c *conn, t *task, req *request) (*response, error) {
 		if err := readJSON(l.journal.spec(t.key), &spec); err != nil {
 			return nil, err
 		}
+		spec.Secrets = secretsOf(t.pid, spec.Secrets)
 		return &response{Spec: &spec, Status: t.status()}, nil
 	case opWait:
 		if t.exit != nil {

@@ -66,7 +66,7 @@ func (l *loop) forkInto(t *task, req *request, files [3]int, unified int) error 
 func (l *loop) begin(t *task, req *request, files [3]int, cgroup int) error {
 	spec := req.Spec
 	hold := l.hold(t, req)
-	p := sandbox.Process{Args: spec.Args, Env: spec.Env, Files: files}
+	p := sandbox.Process{Args: spec.Args, Env: spec.environ(), Files: files}
 	plain := sandbox.Plain{Path: spec.Path, Dir: spec.Dir}
 	if u := spec.User; u != nil {
 		plain.User = &sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
@@ -87,7 +87,7 @@ func (l *loop) begin(t *task, req *request, files [3]int, cgroup int) error {
 // is killed and started again.
 func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold sandbox.Hold) error {
 	s := sandbox.Started{PIDFD: -1, InitFD: -1}
-	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Sys: &syscall.SysProcAttr{
+	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.environ(), Sys: &syscall.SysProcAttr{
 		Setsid: true, UseCgroupFD: cgroup >= 0, CgroupFD: cgroup, PidFD: &s.PIDFD,
 	}}
 	for _, fd := range files {
@@ -98,7 +98,7 @@ func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold sand
 	}
 	var err error
 	if s.PID, err = syscall.ForkExec(spec.Path, spec.Args, attr); err != nil {
-		return sandbox.Refused(spec.Path, spec.Args, spec.Env, err)
+		return sandbox.Refused(spec.Path, spec.Args, spec.environ(), err)
 	}
 	if s.PIDFD < 0 {
 		s.PIDFD, err = unix.PidfdOpen(s.PID, 0)

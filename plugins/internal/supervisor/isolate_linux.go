@@ -112,7 +112,7 @@ func (l *loop) isolate(c *conn, req *request) error {
 		return errdefs.ResourceExhaustedf("start task %q: %d tasks are being started; try again later", spec.ID, len(l.starting))
 	}
 	b := &building{task: t, conn: c, seq: req.Seq, req: req, files: [3]int{l.null, l.null, l.null}}
-	err = writeJSON(l.journal.spec(t.key), spec)
+	err = l.journal.writeSpec(t.key, spec)
 	if err == nil {
 		b.files, err = l.outputs(t, spec)
 	}
@@ -161,7 +161,7 @@ func (l *loop) build(t *task, req *request, group, scratch string, files [3]int)
 	if err != nil {
 		return err
 	}
-	p := sandbox.Process{Args: spec.Args, Env: spec.Env, Files: files}
+	p := sandbox.Process{Args: spec.Args, Env: spec.environ(), Files: files}
 	if u := spec.User; u != nil {
 		p.User = sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,8 @@ import (
 // user can access. It must survive the death of processes but not a reboot. So
 // nothing is synced, and every record contains the boot id.
 //
-//	tasks/KEY.spec   the spec, written before the process is started
+//	tasks/KEY.spec   the spec, written before the process is started; of its secrets
+//	                 only the names
 //	tasks/KEY.run    pid and start time, written while the process waits at its gate;
 //	                 later the exit
 //	tasks/KEY.start  while the task is being started: whether it passed its gate, see
@@ -101,6 +103,35 @@ func writeJSON(path string, v any) error {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
 	return writeWhole(path, body)
+}
+
+// writeSpec writes a spec without the values of its secrets.
+func (j journal) writeSpec(key string, spec *Spec) error {
+	out := *spec
+	out.Secrets = make([]string, 0, len(spec.Secrets))
+	for _, kv := range spec.Secrets {
+		name, _, _ := strings.Cut(kv, "=")
+		out.Secrets = append(out.Secrets, name)
+	}
+	return writeJSON(j.spec(key), &out)
+}
+
+// secretsOf returns those variables, as NAME=VALUE, with which a process was started.
+func secretsOf(pid int, names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	if err != nil {
+		return nil // the process has ended, or hides its environment
+	}
+	var out []string
+	for kv := range strings.SplitSeq(string(raw), "\x00") {
+		if name, _, ok := strings.Cut(kv, "="); ok && slices.Contains(names, name) {
+			out = append(out, kv)
+		}
+	}
+	return out
 }
 
 func writeWhole(path string, body []byte) error {

@@ -77,7 +77,7 @@ func (c *Client) Start(_ context.Context, spec Spec) (Status, error) {
 		return Status{}, errdefs.Unimplementedf("start task %q: %s", spec.ID, sandbox.Unavailable())
 	}
 	ch := &child{spec: spec, ended: make(chan struct{})}
-	ch.cmd = &exec.Cmd{Path: spec.Path, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, WaitDelay: time.Second}
+	ch.cmd = &exec.Cmd{Path: spec.Path, Args: spec.Args, Env: spec.environ(), Dir: spec.Dir, WaitDelay: time.Second}
 	if err := prepare(ch.cmd, spec.User); err != nil {
 		return Status{}, err
 	}

@@ -73,7 +73,7 @@ func (l *loop) start(req *request) (*task, error) {
 	}
 	// The spec is written first. A spec without a record is an unfinished start, which
 	// the next supervisor undoes.
-	err = writeJSON(l.journal.spec(t.key), spec)
+	err = l.journal.writeSpec(t.key, spec)
 	if err == nil {
 		err = l.spawn(t, req)
 	}

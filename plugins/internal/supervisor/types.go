@@ -4,6 +4,7 @@
 package supervisor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/drover-project/drover/plugins/internal/sandbox"
@@ -18,7 +19,10 @@ type Spec struct {
 	Path   string   `json:"path"` // absolute path of the program
 	Args   []string `json:"args"` // argv, starting with the program's name
 	Env    []string `json:"env"`
-	Dir    string   `json:"dir"`
+	// Secrets are variables of the environment beside Env, as NAME=VALUE. They are in no
+	// file: Client.Spec reads their values from the process of the task.
+	Secrets []string `json:"secrets,omitempty"`
+	Dir     string   `json:"dir"`
 	// User is the user of the task. nil means the supervisor's user.
 	User *User `json:"user,omitempty"`
 	Logs Logs  `json:"logs"`
@@ -36,6 +40,9 @@ type Spec struct {
 	// looked up inside the sandbox.
 	Sandbox *sandbox.Config `json:"sandbox,omitempty"`
 }
+
+// environ returns the whole environment of the task.
+func (s *Spec) environ() []string { return slices.Concat(s.Env, s.Secrets) }
 
 // User is a resolved user.
 type User struct {

@@ -30,16 +30,19 @@ const (
 	opStart = "start"
 	// An isolated start has its own verb, so that a supervisor that is too old to
 	// isolate rejects it instead of running the task without isolation.
-	opIsolate  = "start-isolated"
-	opWait     = "wait"
-	opStop     = "stop"
-	opSignal   = "signal"
-	opDestroy  = "destroy"
-	opInspect  = "inspect"
-	opSpec     = "spec"
-	opList     = "list"
-	opUpgrade  = "upgrade"
-	opShutdown = "shutdown"
+	opIsolate = "start-isolated"
+	// So do starts with secrets: one that is too old would leave them out.
+	opStartSecret   = "start-secret"
+	opIsolateSecret = "start-isolated-secret"
+	opWait          = "wait"
+	opStop          = "stop"
+	opSignal        = "signal"
+	opDestroy       = "destroy"
+	opInspect       = "inspect"
+	opSpec          = "spec"
+	opList          = "list"
+	opUpgrade       = "upgrade"
+	opShutdown      = "shutdown"
 )
 
 type request struct {
@@ -58,7 +61,13 @@ type request struct {
 
 // expires reports whether the request is a start or a signal, which must not be
 // carried out after its time.
-func (r *request) expires() bool { return r.Op == opStart || r.Op == opIsolate || r.Op == opSignal }
+func (r *request) expires() bool {
+	switch r.Op {
+	case opStart, opIsolate, opStartSecret, opIsolateSecret, opSignal:
+		return true
+	}
+	return false
+}
 
 // stale returns an error if the request comes too late.
 func (r *request) stale() error {

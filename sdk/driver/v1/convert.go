@@ -39,7 +39,7 @@ func infoToPB(d Driver) (*driverv1.Info, error) {
 		Capabilities: &driverv1.Capabilities{
 			SendSignals: c.SendSignals, Exec: c.Exec, FsIsolation: string(c.FSIsolation), NetworkModes: modes,
 			MountConfigs: c.MountConfigs, DisableLogCollection: c.DisableLogCollection, DefaultUser: c.DefaultUser, UnknownUser: c.UnknownUser, DynamicUsers: c.DynamicUsers, OnDemand: c.OnDemand, Ignores: c.Ignores,
-			HostCgroup: string(c.HostCgroup), ExecOptions: c.ExecOptions,
+			HostCgroup: string(c.HostCgroup), ExecOptions: c.ExecOptions, SecretEnv: c.SecretEnv,
 		},
 	}, nil
 }
@@ -49,7 +49,7 @@ func infoFromPB(in *driverv1.Info) (Info, error) {
 	out := Info{Name: in.GetName(), Features: feature.Parse[Feature](in.GetFeatures()), Capabilities: Capabilities{
 		SendSignals: c.GetSendSignals(), Exec: c.GetExec(), FSIsolation: FSIsolation(c.GetFsIsolation()),
 		MountConfigs: c.GetMountConfigs(), DisableLogCollection: c.GetDisableLogCollection(), DefaultUser: c.GetDefaultUser(), UnknownUser: c.GetUnknownUser(), DynamicUsers: c.GetDynamicUsers(), OnDemand: c.GetOnDemand(), Ignores: c.GetIgnores(),
-		HostCgroup: HostCgroup(c.GetHostCgroup()), ExecOptions: c.GetExecOptions(),
+		HostCgroup: HostCgroup(c.GetHostCgroup()), ExecOptions: c.GetExecOptions(), SecretEnv: c.GetSecretEnv(),
 	}}
 	for _, m := range c.GetNetworkModes() {
 		out.Capabilities.NetworkModes = append(out.Capabilities.NetworkModes, NetworkMode(m))
@@ -68,7 +68,7 @@ func taskToPB(t *TaskConfig) *driverv1.TaskConfig {
 	out := &driverv1.TaskConfig{
 		Id: t.ID, Name: t.Name, Namespace: t.Namespace, JobId: t.JobID, JobName: t.JobName, TaskGroup: t.TaskGroup,
 		AllocId: t.AllocID, AllocName: t.AllocName, NodeId: t.NodeID, NodeName: t.NodeName,
-		DriverConfig: t.DriverConfig, Env: t.Env, User: t.User,
+		DriverConfig: t.DriverConfig, Env: t.Env, SecretEnv: t.SecretEnv, User: t.User,
 		Resources: resourcesToPB(t.Resources),
 		AllocDir:  t.AllocDir, TaskDir: t.TaskDir,
 		Logs: &driverv1.LogConfig{
@@ -102,7 +102,7 @@ func taskFromPB(t *driverv1.TaskConfig) *TaskConfig {
 	out := &TaskConfig{
 		ID: t.GetId(), Name: t.GetName(), Namespace: t.GetNamespace(), JobID: t.GetJobId(), JobName: t.GetJobName(),
 		TaskGroup: t.GetTaskGroup(), AllocID: t.GetAllocId(), AllocName: t.GetAllocName(), NodeID: t.GetNodeId(), NodeName: t.GetNodeName(),
-		DriverConfig: t.GetDriverConfig(), Env: t.GetEnv(), User: t.GetUser(),
+		DriverConfig: t.GetDriverConfig(), Env: t.GetEnv(), SecretEnv: t.GetSecretEnv(), User: t.GetUser(),
 		Resources: resourcesFromPB(t.GetResources()),
 		AllocDir:  t.GetAllocDir(), TaskDir: t.GetTaskDir(),
 		Logs: LogConfig{

@@ -68,6 +68,9 @@ type Capabilities struct {
 	// the host may end it then. The host starts it again at the next call, which waits
 	// for the start (some tens of milliseconds), and at intervals for a fingerprint.
 	OnDemand bool
+	// SecretEnv means that the driver acts on TaskConfig.SecretEnv. The agent puts the
+	// secrets of other drivers' tasks into Env.
+	SecretEnv bool
 	// HostCgroup has the host make a cgroup for each task.
 	HostCgroup HostCgroup
 	// ExecOptions lists the options of ExecTask on which the driver acts: the ExecOption
@@ -136,7 +139,12 @@ type TaskConfig struct {
 	// decodes it into a struct.
 	DriverConfig []byte
 
+	// Env is the environment of the task, without SecretEnv.
 	Env map[string]string
+	// SecretEnv is the part of the environment whose values are secrets: see Secrets. It is
+	// empty for drivers without Capabilities.SecretEnv, and from older hosts: Env then has
+	// all.
+	SecretEnv Secrets
 	// DeviceEnv is the part of Env that device plugins set, such as
 	// NVIDIA_VISIBLE_DEVICES. Unlike a variable that the job sets, it says which
 	// devices the task really has.

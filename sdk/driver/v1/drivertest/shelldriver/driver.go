@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,6 +46,9 @@ type task struct {
 	Env       []string
 	Dir       string
 	Cgroup    *driver.Cgroup
+	// secrets are for commands of ExecTask. They are not in the handle: a later process of
+	// the driver does not have them.
+	secrets []string
 }
 
 // New returns a driver with the given name and no tasks.
@@ -56,7 +60,7 @@ func (d *Driver) Info() driver.Info {
 		Name: d.name,
 		Capabilities: driver.Capabilities{
 			SendSignals: true, Exec: true, FSIsolation: driver.FSIsolationNone, NetworkModes: []driver.NetworkMode{driver.NetworkHost},
-			HostCgroup:  driver.HostCgroupLimited,
+			HostCgroup: driver.HostCgroupLimited, SecretEnv: true,
 			Ignores:     []string{driver.IgnoresUser, driver.IgnoresCores, driver.IgnoresMemoryMax, driver.IgnoresDNS},
 			ExecOptions: []string{driver.ExecDirectory, driver.ExecEnvironment},
 		},
@@ -122,7 +126,10 @@ func (d *Driver) StartTask(_ context.Context, config *driver.TaskConfig) (*drive
 	for k, v := range config.Env {
 		t.Env = append(t.Env, k+"="+v)
 	}
-	cmd.Env, cmd.Dir = t.Env, t.Dir
+	for k, v := range config.SecretEnv {
+		t.secrets = append(t.secrets, k+"="+v)
+	}
+	cmd.Env, cmd.Dir = slices.Concat(t.Env, t.secrets), t.Dir // of two values the last one counts
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	closeLogs, err := openLogs(cmd, config.Logs)
 	if err != nil {

@@ -77,7 +77,7 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 		return driver.ExitResult{}, errdefs.InvalidArgumentf("no command given")
 	}
 	cmd := exec.CommandContext(ctx, opts.Command[0], opts.Command[1:]...)
-	cmd.Env, cmd.Dir = t.Env, cmp.Or(opts.Directory, t.Dir)
+	cmd.Env, cmd.Dir = slices.Concat(t.Env, t.secrets), cmp.Or(opts.Directory, t.Dir)
 	for name, value := range opts.Env {
 		cmd.Env = append(slices.Clip(cmd.Env), name+"="+value) // of two values the last one counts
 	}

@@ -911,7 +911,10 @@ type Capabilities struct {
 	HostCgroup string `protobuf:"bytes,12,opt,name=host_cgroup,json=hostCgroup,proto3" json:"host_cgroup,omitempty"`
 	// The options of ExecStart on which the driver acts: "user", "directory" and
 	// "environment". The host sends no other.
-	ExecOptions   []string `protobuf:"bytes,13,rep,name=exec_options,json=execOptions,proto3" json:"exec_options,omitempty"`
+	ExecOptions []string `protobuf:"bytes,13,rep,name=exec_options,json=execOptions,proto3" json:"exec_options,omitempty"`
+	// The driver acts on TaskConfig.secret_env. A host puts the secrets of others into
+	// TaskConfig.env.
+	SecretEnv     bool `protobuf:"varint,14,opt,name=secret_env,json=secretEnv,proto3" json:"secret_env,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1035,6 +1038,13 @@ func (x *Capabilities) GetExecOptions() []string {
 		return x.ExecOptions
 	}
 	return nil
+}
+
+func (x *Capabilities) GetSecretEnv() bool {
+	if x != nil {
+		return x.SecretEnv
+	}
+	return false
 }
 
 // SetConfigRequest passes an agent configuration.
@@ -2746,7 +2756,13 @@ type TaskConfig struct {
 	DynamicUid uint32 `protobuf:"varint,27,opt,name=dynamic_uid,json=dynamicUid,proto3" json:"dynamic_uid,omitempty"`
 	// The cgroup that the host has made for this run of the task. Absent if the driver
 	// wants none, if the machine cannot have one, and from hosts that make none.
-	Cgroup        *Cgroup `protobuf:"bytes,28,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	Cgroup *Cgroup `protobuf:"bytes,28,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	// Variables of the task's environment, by name, whose values are secrets. They are not in
+	// env, and win over variables of the same name there. A driver gives them to the task and
+	// shows them nowhere else: in no handle, attribute, event, error or log line, nor, where it
+	// can avoid it, to those who may look at the task from outside. Empty from a host that
+	// does not keep them apart, and for a driver without secret_env: env then has them.
+	SecretEnv     map[string]string `protobuf:"bytes,29,rep,name=secret_env,json=secretEnv,proto3" json:"secret_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2973,6 +2989,13 @@ func (x *TaskConfig) GetDynamicUid() uint32 {
 func (x *TaskConfig) GetCgroup() *Cgroup {
 	if x != nil {
 		return x.Cgroup
+	}
+	return nil
+}
+
+func (x *TaskConfig) GetSecretEnv() map[string]string {
+	if x != nil {
+		return x.SecretEnv
 	}
 	return nil
 }
@@ -4572,7 +4595,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\fcapabilities\x18\x02 \x01(\v2\x1e.drover.driver.v1.CapabilitiesR\fcapabilities\x12#\n" +
 	"\rconfig_schema\x18\x03 \x01(\fR\fconfigSchema\x12,\n" +
 	"\x12task_config_schema\x18\x04 \x01(\fR\x10taskConfigSchema\x12\x1a\n" +
-	"\bfeatures\x18\x05 \x03(\tR\bfeatures\"\xce\x03\n" +
+	"\bfeatures\x18\x05 \x03(\tR\bfeatures\"\xed\x03\n" +
 	"\fCapabilities\x12!\n" +
 	"\fsend_signals\x18\x01 \x01(\bR\vsendSignals\x12\x12\n" +
 	"\x04exec\x18\x02 \x01(\bR\x04exec\x12!\n" +
@@ -4588,7 +4611,9 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\funknown_user\x18\v \x01(\bR\vunknownUser\x12\x1f\n" +
 	"\vhost_cgroup\x18\f \x01(\tR\n" +
 	"hostCgroup\x12!\n" +
-	"\fexec_options\x18\r \x03(\tR\vexecOptions\"B\n" +
+	"\fexec_options\x18\r \x03(\tR\vexecOptions\x12\x1d\n" +
+	"\n" +
+	"secret_env\x18\x0e \x01(\bR\tsecretEnv\"B\n" +
 	"\x10SetConfigRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\fR\x06config\"\x13\n" +
@@ -4689,7 +4714,8 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x12\n" +
-	"\x04unit\x18\x04 \x01(\tR\x04unit\"\xba\t\n" +
+	"\x04unit\x18\x04 \x01(\tR\x04unit\"\xc4\n" +
+	"\n" +
 	"\n" +
 	"TaskConfig\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -4726,11 +4752,16 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"device_env\x18\x1a \x03(\v2+.drover.driver.v1.TaskConfig.DeviceEnvEntryR\tdeviceEnv\x12\x1f\n" +
 	"\vdynamic_uid\x18\x1b \x01(\rR\n" +
 	"dynamicUid\x120\n" +
-	"\x06cgroup\x18\x1c \x01(\v2\x18.drover.driver.v1.CgroupR\x06cgroup\x1a6\n" +
+	"\x06cgroup\x18\x1c \x01(\v2\x18.drover.driver.v1.CgroupR\x06cgroup\x12J\n" +
+	"\n" +
+	"secret_env\x18\x1d \x03(\v2+.drover.driver.v1.TaskConfig.SecretEnvEntryR\tsecretEnv\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eDeviceEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
+	"\x0eSecretEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x01\n" +
 	"\x06Cgroup\x12\x18\n" +
@@ -4908,7 +4939,7 @@ func file_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_driver_v1_driver_proto_rawDescData
 }
 
-var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
 var file_driver_v1_driver_proto_goTypes = []any{
 	(*PauseTaskRequest)(nil),       // 0: drover.driver.v1.PauseTaskRequest
 	(*PauseTaskResponse)(nil),      // 1: drover.driver.v1.PauseTaskResponse
@@ -4981,14 +5012,15 @@ var file_driver_v1_driver_proto_goTypes = []any{
 	nil,                            // 68: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
 	nil,                            // 69: drover.driver.v1.TaskConfig.EnvEntry
 	nil,                            // 70: drover.driver.v1.TaskConfig.DeviceEnvEntry
-	nil,                            // 71: drover.driver.v1.Cgroup.DirsEntry
-	nil,                            // 72: drover.driver.v1.NetworkIsolation.LabelsEntry
-	nil,                            // 73: drover.driver.v1.NetworkOverride.PortMapEntry
-	nil,                            // 74: drover.driver.v1.TaskStatus.AttributesEntry
-	nil,                            // 75: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	nil,                            // 76: drover.driver.v1.TaskStats.PidsEntry
-	(*durationpb.Duration)(nil),    // 77: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 78: google.protobuf.Timestamp
+	nil,                            // 71: drover.driver.v1.TaskConfig.SecretEnvEntry
+	nil,                            // 72: drover.driver.v1.Cgroup.DirsEntry
+	nil,                            // 73: drover.driver.v1.NetworkIsolation.LabelsEntry
+	nil,                            // 74: drover.driver.v1.NetworkOverride.PortMapEntry
+	nil,                            // 75: drover.driver.v1.TaskStatus.AttributesEntry
+	nil,                            // 76: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	nil,                            // 77: drover.driver.v1.TaskStats.PidsEntry
+	(*durationpb.Duration)(nil),    // 78: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 79: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
 	50, // 0: drover.driver.v1.CreateNetworkResponse.network:type_name -> drover.driver.v1.NetworkIsolation
@@ -5003,16 +5035,16 @@ var file_driver_v1_driver_proto_depIdxs = []int32{
 	54, // 9: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
 	53, // 10: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
 	55, // 11: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	77, // 12: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	78, // 12: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
 	56, // 13: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	77, // 14: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	78, // 14: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
 	61, // 15: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
 	38, // 16: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
 	39, // 17: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
 	39, // 18: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
 	67, // 19: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
 	55, // 20: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	78, // 21: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	79, // 21: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
 	68, // 22: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
 	43, // 23: drover.driver.v1.TaskEventsResponse.progress:type_name -> drover.driver.v1.Progress
 	69, // 24: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
@@ -5023,73 +5055,74 @@ var file_driver_v1_driver_proto_depIdxs = []int32{
 	50, // 29: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
 	51, // 30: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
 	52, // 31: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	77, // 32: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	78, // 32: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
 	70, // 33: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
 	45, // 34: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
-	71, // 35: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
-	72, // 36: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	73, // 37: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	78, // 38: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	78, // 39: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
-	55, // 40: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	74, // 41: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	75, // 42: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	46, // 43: drover.driver.v1.UpdateTaskRequest.resources:type_name -> drover.driver.v1.Resources
-	78, // 44: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	63, // 45: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	76, // 46: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	62, // 47: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
-	64, // 48: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	65, // 49: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	63, // 50: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
-	63, // 51: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	13, // 52: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	17, // 53: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	19, // 54: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	21, // 55: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	23, // 56: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	25, // 57: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	27, // 58: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	29, // 59: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	31, // 60: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	33, // 61: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	35, // 62: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	37, // 63: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	41, // 64: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	11, // 65: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
-	57, // 66: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
-	8,  // 67: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
-	59, // 68: drover.driver.v1.Driver.UpdateTask:input_type -> drover.driver.v1.UpdateTaskRequest
-	0,  // 69: drover.driver.v1.Driver.PauseTask:input_type -> drover.driver.v1.PauseTaskRequest
-	2,  // 70: drover.driver.v1.Driver.ResumeTask:input_type -> drover.driver.v1.ResumeTaskRequest
-	4,  // 71: drover.driver.v1.Driver.CreateNetwork:input_type -> drover.driver.v1.CreateNetworkRequest
-	6,  // 72: drover.driver.v1.Driver.DestroyNetwork:input_type -> drover.driver.v1.DestroyNetworkRequest
-	14, // 73: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	18, // 74: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	20, // 75: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	22, // 76: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	24, // 77: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	26, // 78: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	28, // 79: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	30, // 80: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	32, // 81: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	34, // 82: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	36, // 83: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	40, // 84: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	42, // 85: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	12, // 86: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
-	58, // 87: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
-	9,  // 88: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
-	60, // 89: drover.driver.v1.Driver.UpdateTask:output_type -> drover.driver.v1.UpdateTaskResponse
-	1,  // 90: drover.driver.v1.Driver.PauseTask:output_type -> drover.driver.v1.PauseTaskResponse
-	3,  // 91: drover.driver.v1.Driver.ResumeTask:output_type -> drover.driver.v1.ResumeTaskResponse
-	5,  // 92: drover.driver.v1.Driver.CreateNetwork:output_type -> drover.driver.v1.CreateNetworkResponse
-	7,  // 93: drover.driver.v1.Driver.DestroyNetwork:output_type -> drover.driver.v1.DestroyNetworkResponse
-	73, // [73:94] is the sub-list for method output_type
-	52, // [52:73] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	71, // 35: drover.driver.v1.TaskConfig.secret_env:type_name -> drover.driver.v1.TaskConfig.SecretEnvEntry
+	72, // 36: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
+	73, // 37: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	74, // 38: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	79, // 39: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	79, // 40: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	55, // 41: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
+	75, // 42: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	76, // 43: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	46, // 44: drover.driver.v1.UpdateTaskRequest.resources:type_name -> drover.driver.v1.Resources
+	79, // 45: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	63, // 46: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	77, // 47: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	62, // 48: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
+	64, // 49: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	65, // 50: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	63, // 51: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
+	63, // 52: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	13, // 53: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	17, // 54: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	19, // 55: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	21, // 56: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	23, // 57: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	25, // 58: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	27, // 59: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	29, // 60: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	31, // 61: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	33, // 62: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	35, // 63: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	37, // 64: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	41, // 65: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	11, // 66: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
+	57, // 67: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
+	8,  // 68: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
+	59, // 69: drover.driver.v1.Driver.UpdateTask:input_type -> drover.driver.v1.UpdateTaskRequest
+	0,  // 70: drover.driver.v1.Driver.PauseTask:input_type -> drover.driver.v1.PauseTaskRequest
+	2,  // 71: drover.driver.v1.Driver.ResumeTask:input_type -> drover.driver.v1.ResumeTaskRequest
+	4,  // 72: drover.driver.v1.Driver.CreateNetwork:input_type -> drover.driver.v1.CreateNetworkRequest
+	6,  // 73: drover.driver.v1.Driver.DestroyNetwork:input_type -> drover.driver.v1.DestroyNetworkRequest
+	14, // 74: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	18, // 75: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	20, // 76: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	22, // 77: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	24, // 78: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	26, // 79: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	28, // 80: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	30, // 81: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	32, // 82: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	34, // 83: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	36, // 84: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	40, // 85: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	42, // 86: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	12, // 87: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
+	58, // 88: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
+	9,  // 89: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
+	60, // 90: drover.driver.v1.Driver.UpdateTask:output_type -> drover.driver.v1.UpdateTaskResponse
+	1,  // 91: drover.driver.v1.Driver.PauseTask:output_type -> drover.driver.v1.PauseTaskResponse
+	3,  // 92: drover.driver.v1.Driver.ResumeTask:output_type -> drover.driver.v1.ResumeTaskResponse
+	5,  // 93: drover.driver.v1.Driver.CreateNetwork:output_type -> drover.driver.v1.CreateNetworkResponse
+	7,  // 94: drover.driver.v1.Driver.DestroyNetwork:output_type -> drover.driver.v1.DestroyNetworkResponse
+	74, // [74:95] is the sub-list for method output_type
+	53, // [53:74] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_driver_v1_driver_proto_init() }
@@ -5114,7 +5147,7 @@ func file_driver_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_v1_driver_proto_rawDesc), len(file_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   77,
+			NumMessages:   78,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
