@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -26,13 +27,25 @@ func (s *Server) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rp
 	}
 	stream := newStreamer(ctx, send)
 	defer stream.wake.close()
-	reader := &logReader{dir: r.Dir(), q: q, s: stream}
-	defer reader.close()
-	err = reader.run()
+	err = readLogs(ctx, r, q, stream)
 	if q.Follow {
 		return endOfFollow(ctx, err)
 	}
 	return err
+}
+
+// readLogs reads the files, or asks the driver where there are none and it can.
+func readLogs(ctx context.Context, r *alloc.Runner, q rpc.LogRequest, stream *streamer) error {
+	files, err := r.Dir().LogFiles(q.Task, q.Type)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	if len(files) == 0 && r.DriverReadsLogs(q.Task) {
+		return (&daemonReader{runner: r, q: q, s: stream}).run(ctx)
+	}
+	reader := &logReader{dir: r.Dir(), q: q, s: stream}
+	defer reader.close()
+	return reader.run()
 }
 
 // logReader reads the files of one output. It keeps the current file open, so that a

@@ -57,6 +57,10 @@ type Updater = v1.Updater
 // Unimplemented if it cannot.
 type Pauser = v1.Pauser
 
+// LogReader is a Driver that may read the output of its tasks: see sdk/driver/v1. It returns
+// Unimplemented if it cannot.
+type LogReader = v1.LogReader
+
 // Networker is a Driver that may make the networks of its tasks: see sdk/driver/v1. It
 // returns Unimplemented if it does not.
 type Networker = v1.Networker
@@ -121,6 +125,9 @@ type (
 	DNSConfig        = v1.DNSConfig
 	Secrets          = v1.Secrets
 	LogConfig        = v1.LogConfig
+	LogQuery         = v1.LogQuery
+	LogPiece         = v1.LogPiece
+	LogStream        = v1.LogStream
 	Handle           = v1.Handle
 	NetworkOverride  = v1.NetworkOverride
 	ExitResult       = v1.ExitResult
@@ -152,6 +159,9 @@ const FeatureUpdateResources = v1.FeatureUpdateResources
 
 // FeaturePause: the driver is a Pauser.
 const FeaturePause = v1.FeaturePause
+
+// FeatureReadLogs: the driver is a LogReader.
+const FeatureReadLogs = v1.FeatureReadLogs
 
 // FeatureNetworks: the driver is a Networker.
 const FeatureNetworks = v1.FeatureNetworks

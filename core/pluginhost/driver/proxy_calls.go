@@ -315,6 +315,23 @@ func (p *Proxy) onPauser(ctx context.Context, taskID string, call func(Pauser, c
 	})
 }
 
+// ReadLogs implements LogReader. It ends with ctx and has no other time limit.
+func (p *Proxy) ReadLogs(ctx context.Context, taskID string, q LogQuery, send func(LogPiece) error) error {
+	defer p.begin()()
+	d, gen, err := p.forTask(ctx, taskID, p.forCall)
+	if err != nil {
+		return err
+	}
+	defer p.leave(gen)
+	l, ok := d.(LogReader)
+	if !ok || !slices.Contains(d.Info().Features, v1.FeatureReadLogs) {
+		return errdefs.Unimplementedf("driver %q cannot read the output of its tasks", p.name)
+	}
+	during, cancel := p.while(ctx, gen)
+	defer cancel()
+	return settle(ctx, l.ReadLogs(during, taskID, q, send))
+}
+
 // SignalTask signals a task.
 func (p *Proxy) SignalTask(ctx context.Context, taskID string, signal string) error {
 	return p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) error {

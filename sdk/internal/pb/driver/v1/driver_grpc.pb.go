@@ -41,6 +41,7 @@ const (
 	Driver_UpdateTask_FullMethodName     = "/drover.driver.v1.Driver/UpdateTask"
 	Driver_PauseTask_FullMethodName      = "/drover.driver.v1.Driver/PauseTask"
 	Driver_ResumeTask_FullMethodName     = "/drover.driver.v1.Driver/ResumeTask"
+	Driver_ReadLogs_FullMethodName       = "/drover.driver.v1.Driver/ReadLogs"
 	Driver_CreateNetwork_FullMethodName  = "/drover.driver.v1.Driver/CreateNetwork"
 	Driver_DestroyNetwork_FullMethodName = "/drover.driver.v1.Driver/DestroyNetwork"
 )
@@ -113,6 +114,12 @@ type DriverClient interface {
 	// ResumeTask lets a paused task continue. It may be repeated. FAILED_PRECONDITION: the task
 	// has ended. Feature "pause": a driver without it answers UNIMPLEMENTED.
 	ResumeTask(ctx context.Context, in *ResumeTaskRequest, opts ...grpc.CallOption) (*ResumeTaskResponse, error)
+	// ReadLogs streams output of a task that the driver's daemon keeps, and ends when all is
+	// sent that there is; with follow, when the task has ended, too. UNAVAILABLE: the daemon
+	// does not answer, or the plugin ends; the host goes on with another call.
+	// FAILED_PRECONDITION: the output of this task is not kept, or cannot be read. NOT_FOUND:
+	// there is no such task. Feature "read_logs": a driver without it answers UNIMPLEMENTED.
+	ReadLogs(ctx context.Context, in *ReadLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogsResponse], error)
 	// CreateNetwork makes the network namespace of an alloc, before the first task of the
 	// alloc starts. If the alloc has one already, the answer is that one: the host repeats a
 	// call whose answer it missed. Feature "networks": the tasks of the driver can join only
@@ -352,6 +359,25 @@ func (c *driverClient) ResumeTask(ctx context.Context, in *ResumeTaskRequest, op
 	return out, nil
 }
 
+func (c *driverClient) ReadLogs(ctx context.Context, in *ReadLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Driver_ServiceDesc.Streams[4], Driver_ReadLogs_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadLogsRequest, ReadLogsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Driver_ReadLogsClient = grpc.ServerStreamingClient[ReadLogsResponse]
+
 func (c *driverClient) CreateNetwork(ctx context.Context, in *CreateNetworkRequest, opts ...grpc.CallOption) (*CreateNetworkResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateNetworkResponse)
@@ -440,6 +466,12 @@ type DriverServer interface {
 	// ResumeTask lets a paused task continue. It may be repeated. FAILED_PRECONDITION: the task
 	// has ended. Feature "pause": a driver without it answers UNIMPLEMENTED.
 	ResumeTask(context.Context, *ResumeTaskRequest) (*ResumeTaskResponse, error)
+	// ReadLogs streams output of a task that the driver's daemon keeps, and ends when all is
+	// sent that there is; with follow, when the task has ended, too. UNAVAILABLE: the daemon
+	// does not answer, or the plugin ends; the host goes on with another call.
+	// FAILED_PRECONDITION: the output of this task is not kept, or cannot be read. NOT_FOUND:
+	// there is no such task. Feature "read_logs": a driver without it answers UNIMPLEMENTED.
+	ReadLogs(*ReadLogsRequest, grpc.ServerStreamingServer[ReadLogsResponse]) error
 	// CreateNetwork makes the network namespace of an alloc, before the first task of the
 	// alloc starts. If the alloc has one already, the answer is that one: the host repeats a
 	// call whose answer it missed. Feature "networks": the tasks of the driver can join only
@@ -515,6 +547,9 @@ func (UnimplementedDriverServer) PauseTask(context.Context, *PauseTaskRequest) (
 }
 func (UnimplementedDriverServer) ResumeTask(context.Context, *ResumeTaskRequest) (*ResumeTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeTask not implemented")
+}
+func (UnimplementedDriverServer) ReadLogs(*ReadLogsRequest, grpc.ServerStreamingServer[ReadLogsResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadLogs not implemented")
 }
 func (UnimplementedDriverServer) CreateNetwork(context.Context, *CreateNetworkRequest) (*CreateNetworkResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateNetwork not implemented")
@@ -853,6 +888,17 @@ func _Driver_ResumeTask_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_ReadLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadLogsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(DriverServer).ReadLogs(m, &grpc.GenericServerStream[ReadLogsRequest, ReadLogsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Driver_ReadLogsServer = grpc.ServerStreamingServer[ReadLogsResponse]
+
 func _Driver_CreateNetwork_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateNetworkRequest)
 	if err := dec(in); err != nil {
@@ -985,6 +1031,11 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "TaskEvents",
 			Handler:       _Driver_TaskEvents_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadLogs",
+			Handler:       _Driver_ReadLogs_Handler,
 			ServerStreams: true,
 		},
 	},
