@@ -13,8 +13,8 @@ import (
 
 	"github.com/distribution/reference"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/isolation"
 	"github.com/drover-project/drover/sdk/schema"
 )
 
@@ -106,7 +106,7 @@ func parseAgentConfig(body []byte) (agentConfig, error) {
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		return c, errdefs.InvalidArgumentf("tls: cert and key belong together; give both")
 	}
-	if err := sandbox.CheckCapabilities(c.AllowCaps); err != nil {
+	if err := isolation.CheckCapabilities(c.AllowCaps); err != nil {
 		return c, errdefs.InvalidArgumentf("allow_caps: %w", err)
 	}
 	for _, pattern := range c.AllowDevices {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/sdk/isolation"
 )
 
 // dockerCaps are the daemon's default capabilities of a container.
@@ -37,10 +37,10 @@ func privileged(in specInput, host *container.HostConfig) error {
 }
 
 func grantedCaps(in specInput, host *container.HostConfig) error {
-	if err := sandbox.CheckCapabilities(in.config.CapAdd); err != nil {
+	if err := isolation.CheckCapabilities(in.config.CapAdd); err != nil {
 		return invalidf("cap_add", "%w", err)
 	}
-	if err := sandbox.CheckCapabilities(in.config.CapDrop); err != nil {
+	if err := isolation.CheckCapabilities(in.config.CapDrop); err != nil {
 		return invalidf("cap_drop", "%w", err)
 	}
 	caps, err := capabilities(in.agent.AllowCaps, in.config.CapAdd, in.config.CapDrop)

@@ -6,7 +6,6 @@ package driverexec
 import (
 	"context"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/schema"
@@ -23,7 +22,7 @@ func NewExec(dir string) *Exec { return &Exec{newIsolated(dir)} }
 type execTaskConfig struct {
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
-	isolation
+	boxConfig
 }
 
 // Info implements driver.Driver.
@@ -43,7 +42,7 @@ func (d *Exec) Info() driver.Info {
 func (d *Exec) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
 	return d.Fingerprints(ctx, func() (driver.Fingerprint, <-chan struct{}) {
 		_, changed := d.current()
-		if why := sandbox.Unavailable(); why != "" {
+		if why := unavailable(); why != "" {
 			return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}, changed
 		}
 		return driver.Fingerprint{Attributes: map[string]string{"driver.exec": "1"}, Health: driver.HealthHealthy, HealthDescription: "Healthy"}, changed
@@ -57,14 +56,14 @@ func (d *Exec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.
 		return nil, nil, err
 	}
 	defer ended()
-	if why := sandbox.Unavailable(); why != "" {
+	if why := unavailable(); why != "" {
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: exec cannot isolate tasks on this node: %s", task.ID, why)
 	}
 	var c execTaskConfig
 	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
 		return nil, nil, err
 	}
-	spec, err := d.spec(task, c.isolation, c.check)
+	spec, err := d.spec(task, c.boxConfig, c.check)
 	if err != nil {
 		return nil, nil, err
 	}

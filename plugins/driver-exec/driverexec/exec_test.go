@@ -17,17 +17,17 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
-	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
+	"github.com/drover-project/drover/sdk/isolation"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // needIsolation skips the test if tasks cannot be isolated.
 func needIsolation(t testing.TB) {
 	t.Helper()
-	if why := sandbox.Unavailable(); why != "" {
+	if why := isolation.Unavailable(); why != "" {
 		t.Skipf("tasks cannot be isolated here: %s", why)
 	}
 }

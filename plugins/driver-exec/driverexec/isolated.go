@@ -7,18 +7,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
 	"github.com/drover-project/drover/plugins/internal/supervised"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/isolation"
 	"github.com/drover-project/drover/sdk/schema"
 )
 
@@ -61,8 +60,8 @@ type isolatedAgentConfig struct {
 	deniedUsers
 }
 
-// isolation is the part of a task's config block that configures the isolation.
-type isolation struct {
+// boxConfig is the part of a task's config block that configures the isolation.
+type boxConfig struct {
 	WorkDir string   `json:"work_dir"`
 	CapAdd  []string `json:"cap_add"`
 	CapDrop []string `json:"cap_drop"`
@@ -86,11 +85,6 @@ const defaultPids = 4096
 // defaultUser runs tasks that do not set a user.
 const defaultUser = "nobody"
 
-// defaultChroot lists the host paths that a task sees by default.
-var defaultChroot = []string{
-	"/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
-}
-
 func isolatedCapabilities() driver.Capabilities {
 	return driver.Capabilities{
 		SendSignals: true, Exec: true, ExecOptions: execOptions(), SecretEnv: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true, DefaultUser: defaultUser, DynamicUsers: true,
@@ -99,8 +93,8 @@ func isolatedCapabilities() driver.Capabilities {
 }
 
 func isolatedAgentSchema() schema.Schema {
-	caps := make([]any, 0, len(sandbox.DefaultCapabilities()))
-	for _, c := range sandbox.DefaultCapabilities() {
+	caps := make([]any, 0, len(isolation.DefaultCapabilities()))
+	for _, c := range isolation.DefaultCapabilities() {
 		caps = append(caps, c)
 	}
 	return schema.Schema{Attributes: append([]schema.Attribute{
@@ -136,7 +130,7 @@ func (d isolated) SetConfig(_ context.Context, config []byte) error {
 	if err := c.deniedUsers.parse(); err != nil {
 		return err
 	}
-	if err := sandbox.CheckCapabilities(c.AllowCaps); err != nil {
+	if err := isolation.CheckCapabilities(c.AllowCaps); err != nil {
 		return errdefs.InvalidArgumentf("allow_caps: %w", err)
 	}
 	for name, mode := range map[string]string{"default_pid_mode": c.DefaultPIDMode, "default_ipc_mode": c.DefaultIPCMode} {
@@ -176,7 +170,7 @@ func (d isolated) current() (isolatedAgentConfig, <-chan struct{}) {
 
 // spec converts a task's config to the supervisor's spec, except for the command. check
 // returns what is wrong with the config.
-func (d isolated) spec(task *driver.TaskConfig, c isolation, check func(isolatedAgentConfig) []finding) (supervisor.Spec, error) {
+func (d isolated) spec(task *driver.TaskConfig, c boxConfig, check func(isolatedAgentConfig) []finding) (supervisor.Spec, error) {
 	agent, _ := d.current()
 	invalid := func(err error) (supervisor.Spec, error) {
 		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
@@ -191,30 +185,23 @@ func (d isolated) spec(task *driver.TaskConfig, c isolation, check func(isolated
 	if err := refusal(task.Name, check(agent)); err != nil {
 		return supervisor.Spec{}, err
 	}
-	bounding, named, err := sandbox.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop)
+	bounding, named, err := isolation.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop)
 	if err != nil {
 		return invalid(err)
 	}
-	box := &sandbox.Config{
-		TaskDir: task.TaskDir, SharedDir: filepath.Join(task.AllocDir, "alloc"), Chroot: agent.chroot(), Hide: hidden(task, d.Dir()),
-		WorkDir: c.WorkDir, Bounding: bounding, Ambient: named, NoPivotRoot: agent.NoPivotRoot,
-		Limits: limits(task.Resources, agent.PidsLimit), ResolvConf: resolvConf(task.DNS),
+	config, err := isolation.ForTask(task, d.Dir())
+	if err != nil {
+		return invalid(err)
 	}
+	box := &supervisor.Sandbox{Config: *config, Limits: limits(task.Resources, agent.PidsLimit)}
+	box.Chroot, box.WorkDir, box.NoPivotRoot = agent.chroot(), c.WorkDir, agent.NoPivotRoot
+	box.Bounding, box.Ambient = bounding, named
 	box.First = c.Init != nil && !*c.Init
 	if box.HostPID, err = isHost(c.PIDMode, agent.DefaultPIDMode); err != nil {
 		return invalid(err)
 	}
 	if box.HostIPC, err = isHost(c.IPCMode, agent.DefaultIPCMode); err != nil {
 		return invalid(err)
-	}
-	if err := addHostPaths(box, task); err != nil {
-		return invalid(err)
-	}
-	if n := task.Network; n != nil {
-		box.NetworkNS, box.Hostname = n.Path, n.Hostname
-		if box.Hosts, err = hosts(n); err != nil {
-			return invalid(err)
-		}
 	}
 	logs, err := supervised.Logs(task)
 	if err != nil {
@@ -243,105 +230,31 @@ func (c isolatedAgentConfig) user(name string, dynamic int) (*supervisor.User, e
 	return u, nil
 }
 
-func (c isolatedAgentConfig) chroot() []sandbox.Bind {
-	var out []sandbox.Bind
+func (c isolatedAgentConfig) chroot() []isolation.Bind {
+	var out []isolation.Bind
 	for from, to := range c.ChrootEnv {
-		out = append(out, sandbox.Bind{Source: filepath.Clean(from), Target: filepath.Clean(to)})
+		out = append(out, isolation.Bind{Source: filepath.Clean(from), Target: filepath.Clean(to)})
 	}
 	if len(out) == 0 {
-		for _, dir := range defaultChroot {
-			out = append(out, sandbox.Bind{Source: dir, Target: dir})
-		}
+		out = isolation.System()
 	}
 	// Sorted by path, because a path may be mounted inside another one.
 	sortBinds(out)
 	return out
 }
 
-// hidden returns the agent's directories that no task may see, wherever the operator
-// has placed them.
-func hidden(task *driver.TaskConfig, stateDir string) []string {
-	out := []string{filepath.Dir(filepath.Dir(task.TaskDir)), stateDir}
-	if dir := filepath.Dir(filepath.Dir(stateDir)); filepath.Base(filepath.Dir(stateDir)) == "plugin-state" {
-		out = append(out, dir) // the agent's data directory
-	}
-	return out
-}
-
-// addHostPaths adds the task's mounts and devices.
-func addHostPaths(box *sandbox.Config, task *driver.TaskConfig) error {
-	for _, m := range task.Mounts {
-		if !filepath.IsAbs(m.HostPath) || m.TaskPath == "" {
-			return fmt.Errorf("mount of %q on %q: the first must be absolute, the second not empty", m.HostPath, m.TaskPath)
-		}
-		switch m.PropagationMode {
-		case "", "private", "host-to-task", "bidirectional":
-		default:
-			return fmt.Errorf("mount of %q: propagation mode %q is none of private, host-to-task and bidirectional", m.HostPath, m.PropagationMode)
-		}
-		box.Mounts = append(box.Mounts, sandbox.Bind{Source: m.HostPath, Target: m.TaskPath, ReadOnly: m.ReadOnly, Propagation: m.PropagationMode})
-	}
-	for _, d := range task.Devices {
-		permissions := d.Permissions
-		if permissions == "" {
-			permissions = "rwm"
-		}
-		if !filepath.IsAbs(d.HostPath) || strings.Trim(permissions, "rwm") != "" {
-			return fmt.Errorf("device %q with permissions %q: the path must be absolute and permissions of r, w and m", d.HostPath, d.Permissions)
-		}
-		box.Devices = append(box.Devices, sandbox.Device{Source: d.HostPath, Target: d.TaskPath, Permissions: permissions})
-	}
-	return nil
-}
-
-func limits(r driver.Resources, pids int64) sandbox.Limits {
-	out := sandbox.Limits{Pids: pids, MemoryMax: r.MemoryMB << 20, CPUShares: r.CPUMHz, Cores: r.Cores}
+func limits(r driver.Resources, pids int64) cgroup.Limits {
+	out := cgroup.Limits{Pids: pids, MemoryMax: r.MemoryMB << 20, CPUShares: r.CPUMHz, Cores: r.Cores}
 	if r.MemoryMaxMB > r.MemoryMB {
 		out.MemoryMax, out.MemoryLow = r.MemoryMaxMB<<20, r.MemoryMB<<20
 	}
 	return out
 }
 
-func resolvConf(dns *driver.DNSConfig) string {
-	if dns == nil || len(dns.Servers)+len(dns.Searches)+len(dns.Options) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	if len(dns.Searches) > 0 {
-		b.WriteString("search " + strings.Join(dns.Searches, " ") + "\n")
-	}
-	for _, s := range dns.Servers {
-		b.WriteString("nameserver " + s + "\n")
-	}
-	if len(dns.Options) > 0 {
-		b.WriteString("options " + strings.Join(dns.Options, " ") + "\n")
-	}
-	return b.String()
-}
-
-// hosts returns the hosts file of a task whose group has an address of its own: the name
-// of the host leads to it, as programs expect that bind to their own name.
-func hosts(n *driver.NetworkIsolation) (string, error) {
-	if n.Address == "" {
-		return "", nil
-	}
-	if net.ParseIP(n.Address) == nil {
-		return "", fmt.Errorf("the address of the group's network, %q, is not an IP address", n.Address)
-	}
-	name := n.Hostname
-	if name == "" {
-		var err error
-		if name, err = os.Hostname(); err != nil {
-			return "", fmt.Errorf("look up the name of the machine: %w", err)
-		}
-	}
-	return fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n%s %s\n", n.Address, name), nil
-}
-
 // refusedModes returns the host namespaces that the operator does not allow, since they
 // expose the machine's processes and their memory. The node's default mode is always
 // allowed.
-func (c isolatedAgentConfig) refusedModes(task isolation) []finding {
+func (c isolatedAgentConfig) refusedModes(task boxConfig) []finding {
 	var found []finding
 	for _, m := range []struct {
 		name, asked, byDefault string
@@ -372,6 +285,9 @@ func isHost(mode, fallback string) (bool, error) {
 	return false, fmt.Errorf("%q is neither private nor host", mode)
 }
 
-func sortBinds(binds []sandbox.Bind) {
-	slices.SortFunc(binds, func(a, b sandbox.Bind) int { return strings.Compare(a.Target, b.Target) })
+func sortBinds(binds []isolation.Bind) {
+	slices.SortFunc(binds, func(a, b isolation.Bind) int { return strings.Compare(a.Target, b.Target) })
 }
+
+// unavailable says why this machine cannot isolate tasks. It returns "" if it can.
+func unavailable() string { return cmp.Or(isolation.Unavailable(), cgroup.Unavailable()) }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -36,7 +35,7 @@ type javaTaskConfig struct {
 	ClassPath  string   `json:"class_path"`
 	JVMOptions []string `json:"jvm_options"`
 	Args       []string `json:"args"`
-	isolation
+	boxConfig
 }
 
 // Info implements driver.Driver.
@@ -94,7 +93,7 @@ func (d *Java) look(ctx context.Context, tell func(driver.Fingerprint)) {
 	undetected := func(why string) driver.Fingerprint {
 		return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}
 	}
-	if why := sandbox.Unavailable(); why != "" {
+	if why := unavailable(); why != "" {
 		tell(undetected(why))
 		return
 	}
@@ -126,14 +125,14 @@ func (d *Java) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.
 		return nil, nil, err
 	}
 	defer ended()
-	if why := sandbox.Unavailable(); why != "" {
+	if why := unavailable(); why != "" {
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: java cannot isolate tasks on this node: %s", task.ID, why)
 	}
 	var c javaTaskConfig
 	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
 		return nil, nil, err
 	}
-	spec, err := d.spec(task, c.isolation, c.check)
+	spec, err := d.spec(task, c.boxConfig, c.check)
 	if err != nil {
 		return nil, nil, err
 	}

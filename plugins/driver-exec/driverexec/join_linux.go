@@ -15,10 +15,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/isolation"
 )
 
 // join runs a command in the sandbox of an isolated task: with the same namespaces,
@@ -48,16 +49,16 @@ func join(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, opts
 
 // inNetwork calls start, which forks a command, in the network namespace of a task.
 func inNetwork(file string, start func() error) error {
-	return sandbox.Within(nil, file, func(int) error { return start() })
+	return isolation.Within(nil, file, func(int) error { return start() })
 }
 
 // joiner is one command that is being started in a sandbox.
 type joiner struct {
 	id      string
-	target  *sandbox.Target
-	group   *sandbox.Group
-	config  sandbox.Config
-	process sandbox.Process
+	target  *isolation.Target
+	cgroups []string
+	config  isolation.Config
+	process isolation.Process
 	state   *os.ProcessState
 }
 
@@ -66,17 +67,17 @@ func newJoiner(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec,
 	if err != nil {
 		return nil, err
 	}
-	groups, err := sandbox.FindCgroups()
+	groups, err := cgroup.FindCgroups()
 	if err != nil {
 		return nil, err
 	}
-	j := &joiner{id: spec.ID, group: groups.Open(status.Group), config: *spec.Sandbox}
+	j := &joiner{id: spec.ID, cgroups: groups.Open(status.Group).Present(), config: spec.Sandbox.Config}
 	j.config.Command = opts.Command[0]
-	j.process = sandbox.Process{Args: opts.Command, Env: spec.Env}
+	j.process = isolation.Process{Args: opts.Command, Env: spec.Env}
 	if u := spec.User; u != nil {
-		j.process.User = sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
+		j.process.User = isolation.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
-	j.target, err = sandbox.OpenTarget(status.PID)
+	j.target, err = isolation.OpenTarget(status.PID)
 	// While the supervisor does not report the task's end, the pid has not been reused.
 	if now, again := c.Inspect(ctx, spec.ID); again == nil && now.Exit != nil {
 		err = errdefs.FailedPreconditionf("exec in task %q: it has ended", spec.ID)
@@ -93,7 +94,7 @@ func newJoiner(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec,
 }
 
 func (j *joiner) explain(err error) error {
-	var command *sandbox.CommandError
+	var command *isolation.CommandError
 	if errors.As(err, &command) {
 		return errdefs.InvalidArgumentf("exec in task %q: %w", j.id, err)
 	}
@@ -127,7 +128,7 @@ func (j *joiner) run(ctx context.Context, pid int) error {
 
 func (j *joiner) terminal(ctx context.Context, opts driver.ExecOptions, stream driver.ExecStream) error {
 	size := windowSize(opts.Size)
-	joined, err := sandbox.Enter(j.target, &j.config, j.group, j.process, &sandbox.Size{Rows: size.Rows, Columns: size.Cols})
+	joined, err := isolation.Enter(j.target, &j.config, j.cgroups, j.process, &isolation.Size{Rows: size.Rows, Columns: size.Cols})
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (j *joiner) pipes(ctx context.Context, stream driver.ExecStream) error {
 	for i, f := range theirs {
 		j.process.Files[i] = int(f.Fd())
 	}
-	joined, err := sandbox.Enter(j.target, &j.config, j.group, j.process, nil)
+	joined, err := isolation.Enter(j.target, &j.config, j.cgroups, j.process, nil)
 	if err != nil {
 		return err
 	}

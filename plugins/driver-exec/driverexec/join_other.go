@@ -8,7 +8,6 @@ package driverexec
 import (
 	"context"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -18,5 +17,5 @@ import (
 func inNetwork(_ string, start func() error) error { return start() }
 
 func join(context.Context, *supervisor.Client, *supervisor.Spec, driver.ExecOptions, driver.ExecStream) (driver.ExitResult, error) {
-	return driver.ExitResult{}, errdefs.Unimplementedf("exec in an isolated task: %s", sandbox.Unavailable())
+	return driver.ExitResult{}, errdefs.Unimplementedf("exec in an isolated task: %s", unavailable())
 }

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/sdk/isolation"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
@@ -278,10 +278,10 @@ func (v *jvm) command() string {
 }
 
 // show adds the directories of the JVM that the task does not see yet.
-func (v *jvm) show(binds []sandbox.Bind) []sandbox.Bind {
+func (v *jvm) show(binds []isolation.Bind) []isolation.Bind {
 	for _, dir := range append([]string{v.Home}, v.Parts...) {
-		if !slices.ContainsFunc(binds, func(b sandbox.Bind) bool { return b.Source == b.Target && within(b.Source, dir) }) {
-			binds = append(binds, sandbox.Bind{Source: dir, Target: dir})
+		if !slices.ContainsFunc(binds, func(b isolation.Bind) bool { return b.Source == b.Target && within(b.Source, dir) }) {
+			binds = append(binds, isolation.Bind{Source: dir, Target: dir})
 		}
 	}
 	sortBinds(binds)

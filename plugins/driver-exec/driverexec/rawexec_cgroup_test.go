@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -23,7 +23,7 @@ import (
 // their names in their hierarchies.
 func cgroups(t *testing.T) (v2, v1 string) {
 	t.Helper()
-	groups, err := sandbox.FindCgroups()
+	groups, err := cgroup.FindCgroups()
 	if err != nil || groups.Unified == "" || os.Geteuid() != 0 {
 		t.Skipf("no cgroup can be made: %v", err)
 	}

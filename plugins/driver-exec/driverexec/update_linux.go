@@ -9,7 +9,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -28,7 +28,7 @@ func (d isolated) UpdateTask(ctx context.Context, id string, r driver.Resources)
 	if status.Exit != nil || status.Ending {
 		return errdefs.FailedPreconditionf("change the resources of task %q: it has ended", id)
 	}
-	groups, err := sandbox.FindCgroups()
+	groups, err := cgroup.FindCgroups()
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/isolation"
 	"github.com/drover-project/drover/sdk/schema"
 )
 
@@ -41,13 +41,13 @@ func diagnostics(found []finding) []driver.Diagnostic {
 }
 
 // check returns everything that is wrong with how a task asks to be isolated.
-func (c isolation) check(agent isolatedAgentConfig) []finding {
+func (c boxConfig) check(agent isolatedAgentConfig) []finding {
 	var found []finding
 	invalid := func(path string, err error) {
 		found = append(found, finding{path, errdefs.New(errdefs.InvalidArgument, err)})
 	}
-	var refused *sandbox.NotAllowedError
-	if _, _, err := sandbox.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop); errors.As(err, &refused) {
+	var refused *isolation.NotAllowedError
+	if _, _, err := isolation.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop); errors.As(err, &refused) {
 		found = append(found, finding{"config.cap_add", errdefs.PermissionDeniedf("config.cap_add: %w", err)})
 	} else if err != nil {
 		invalid("config.cap_add", fmt.Errorf("config.cap_add and cap_drop: %w", err))
@@ -91,7 +91,7 @@ func (d *Java) ValidateTask(_ context.Context, task *driver.TaskDraft) ([]driver
 
 // check returns everything that is wrong with the config of a Java task.
 func (c javaTaskConfig) check(agent isolatedAgentConfig) []finding {
-	found := c.isolation.check(agent)
+	found := c.boxConfig.check(agent)
 	if c.JarPath == "" && c.Class == "" {
 		err := errdefs.InvalidArgumentf("config.jar_path or config.class must be set: a jar with a main class, or the class to run")
 		found = append(found, finding{"config", err})

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/sdk/isolation"
 )
 
 // adopt takes over the tasks in the journal: those of a supervisor that died, or our
@@ -53,15 +53,15 @@ const settle = 2 * time.Second
 // began reports whether a recorded task may have run. It has not if the supervisor died
 // before it opened the gate of the task's process, or if the command could not be run.
 func (l *loop) began(key string, rec *record) bool {
-	began, err := sandbox.Began(l.journal.report(key), settle)
-	if errors.Is(err, sandbox.ErrUndecided) && rec.Boot == l.boot {
+	began, err := isolation.Began(l.journal.report(key), settle)
+	if errors.Is(err, isolation.ErrUndecided) && rec.Boot == l.boot {
 		// The process may be stopped. Once it is dead, its report is final.
 		l.log.Warn("a new process neither runs nor ends; it is killed", "pid", rec.PID)
 		if fd, err := openProcess(rec.PID, rec.Start); err == nil {
 			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // an error means that it has ended
 			closeFD(fd)
 		}
-		began, err = sandbox.Began(l.journal.report(key), settle)
+		began, err = isolation.Began(l.journal.report(key), settle)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		l.log.Error("it is unknown whether a task has run; it is treated as if it has", "key", key, "error", err)

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
 )
 
 // cgroupRoot returns the mount point of the v2 hierarchy. A hybrid one without
@@ -50,7 +50,7 @@ func taskCgroup(root, key string) (dir string, fd int) {
 }
 
 // hierarchies are the machine's cgroups. They do not change while it runs.
-var hierarchies = sync.OnceValues(sandbox.FindCgroups)
+var hierarchies = sync.OnceValues(cgroup.FindCgroups)
 
 // Freezer returns the directory of the cgroup whose files pause a task, or "" if the task
 // has none.

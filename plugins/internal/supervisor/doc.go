@@ -22,7 +22,7 @@
 //
 // # Isolated tasks
 //
-// If a spec has a Sandbox, plugins/internal/sandbox starts the task on a separate
+// If a spec has a Sandbox, sdk/isolation starts the task on a separate
 // thread that exists only for this start, and the loop takes over the running task.
 // An isolated task has one additional process, process 1 of its pid namespace, which
 // the journal records. The task has ended when both have ended, which means that
@@ -40,7 +40,7 @@
 // task's marker in pids/.
 //
 // Supervisor killed while it starts a task: a new process waits at its gate (see
-// sandbox.Hold) until its record is in the journal, and only then becomes the task.
+// isolation.Hold) until its record is in the journal, and only then becomes the task.
 // So for a start that is answered with success, the task is executed exactly once.
 // The effect of a kill depends on its moment:
 //

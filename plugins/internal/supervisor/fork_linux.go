@@ -15,17 +15,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/isolation"
 )
 
 // fork starts a task that is not isolated.
 func (l *loop) fork(t *task, req *request, files [3]int) error {
 	spec := req.Spec
-	err := sandbox.Within(spec.CgroupDirs, spec.NetworkNS, func(unified int) error {
+	err := isolation.Within(spec.CgroupDirs, spec.NetworkNS, func(unified int) error {
 		return l.forkInto(t, req, files, unified)
 	})
-	var command *sandbox.CommandError
+	var command *isolation.CommandError
 	switch {
 	case errors.As(err, &command):
 		err = errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
@@ -43,7 +44,7 @@ func (l *loop) forkInto(t *task, req *request, files [3]int, unified int) error 
 		t.cgroup, unified = taskCgroup(l.cgroups, t.key)
 		defer closeFD(unified)
 	}
-	if err := sandbox.BindCores(t.cgroup, spec.Cores); err != nil {
+	if err := cgroup.BindCores(t.cgroup, spec.Cores); err != nil {
 		return errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
 	}
 	back, err := onCores(spec.Cores)
@@ -66,13 +67,13 @@ func (l *loop) forkInto(t *task, req *request, files [3]int, unified int) error 
 func (l *loop) begin(t *task, req *request, files [3]int, cgroup int) error {
 	spec := req.Spec
 	hold := l.hold(t, req)
-	p := sandbox.Process{Args: spec.Args, Env: spec.environ(), Files: files}
-	plain := sandbox.Plain{Path: spec.Path, Dir: spec.Dir}
+	p := isolation.Process{Args: spec.Args, Env: spec.environ(), Files: files}
+	plain := isolation.Plain{Path: spec.Path, Dir: spec.Dir}
 	if u := spec.User; u != nil {
-		plain.User = &sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
+		plain.User = &isolation.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
-	_, err := sandbox.Fork(plain, cgroup, p, hold)
-	if errors.Is(err, sandbox.ErrNoPrograms) {
+	_, err := isolation.Fork(plain, cgroup, p, hold)
+	if errors.Is(err, isolation.ErrNoPrograms) {
 		err = l.forkFree(t, spec, files, cgroup, hold)
 	}
 	if err != nil {
@@ -85,8 +86,8 @@ func (l *loop) begin(t *task, req *request, files [3]int, cgroup int) error {
 // forkFree starts a task on a machine that cannot hold a process at a gate, so the
 // task runs before it is recorded. If the supervisor is killed in between, the task
 // is killed and started again.
-func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold sandbox.Hold) error {
-	s := sandbox.Started{PIDFD: -1, InitFD: -1}
+func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold isolation.Hold) error {
+	s := isolation.Started{PIDFD: -1, InitFD: -1}
 	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.environ(), Sys: &syscall.SysProcAttr{
 		Setsid: true, UseCgroupFD: cgroup >= 0, CgroupFD: cgroup, PidFD: &s.PIDFD,
 	}}
@@ -98,7 +99,7 @@ func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold sand
 	}
 	var err error
 	if s.PID, err = syscall.ForkExec(spec.Path, spec.Args, attr); err != nil {
-		return sandbox.Refused(spec.Path, spec.Args, spec.environ(), err)
+		return isolation.Refused(spec.Path, spec.Args, spec.environ(), err)
 	}
 	if s.PIDFD < 0 {
 		s.PIDFD, err = unix.PidfdOpen(s.PID, 0)
@@ -146,7 +147,7 @@ func (l *loop) forkError(t *task, spec *Spec, err error) error {
 	switch {
 	case errdefs.ClassOf(err) != errdefs.Internal:
 		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("start task %q: %w", t.id, err))
-	case errors.Is(err, sandbox.ErrVanished), errors.Is(err, syscall.ETIMEDOUT):
+	case errors.Is(err, isolation.ErrVanished), errors.Is(err, syscall.ETIMEDOUT):
 		return errdefs.Unavailablef("start task %q: run %s: %w; try again", t.id, spec.Path, err)
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOSPC):
 		return errdefs.ResourceExhaustedf("start task %q: run %s: %w; free memory or disk, or raise the limit of processes or open files", t.id, spec.Path, err)

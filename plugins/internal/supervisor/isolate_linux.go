@@ -17,8 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/isolation"
 )
 
 // maxStarting is the number of isolated tasks that may be starting or waiting for
@@ -35,7 +36,7 @@ const outputInit = -2
 // isolated holds the additional state of an isolated task.
 type isolated struct {
 	name  string // name of its cgroups
-	group *sandbox.Group
+	group *cgroup.Group
 	// init is process 1 of its pid namespace, or 0 if it runs in the machine's. When it
 	// ends, all processes of the task are killed.
 	init      int
@@ -161,11 +162,11 @@ func (l *loop) build(t *task, req *request, group, scratch string, files [3]int)
 	if err != nil {
 		return err
 	}
-	p := sandbox.Process{Args: spec.Args, Env: spec.environ(), Files: files}
+	p := isolation.Process{Args: spec.Args, Env: spec.environ(), Files: files}
 	if u := spec.User; u != nil {
-		p.User = sandbox.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
+		p.User = isolation.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
-	if _, err = sandbox.Start(&config, g, p, l.hold(t, req)); err != nil {
+	if _, err = isolation.Start(&config.Config, g.Paths(), p, l.hold(t, req)); err != nil {
 		g.Kill()
 		t.pidfd, t.isolated.initFD = -1, -1 // already closed
 	}
@@ -227,7 +228,7 @@ func (l *loop) takeOver(b *building) error {
 // commandError is the error of a task whose command cannot be run.
 func commandError(id string, err error) error {
 	out := errdefs.InvalidArgumentf("start task %q: %w", id, err)
-	if errors.Is(err, sandbox.ErrNoCommand) {
+	if errors.Is(err, isolation.ErrNoCommand) {
 		return errdefs.WithReason(out, "command_not_found")
 	}
 	return out
@@ -236,11 +237,11 @@ func commandError(id string, err error) error {
 // startError classifies the error of a failed start, which decides whether the start
 // is repeated.
 func startError(id string, err error) error {
-	var command *sandbox.CommandError
+	var command *isolation.CommandError
 	switch {
 	case errdefs.ClassOf(err) != errdefs.Internal:
 		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("start task %q: %w", id, err))
-	case errors.Is(err, sandbox.ErrVanished), errors.Is(err, unix.ETIMEDOUT):
+	case errors.Is(err, isolation.ErrVanished), errors.Is(err, unix.ETIMEDOUT):
 		return errdefs.Unavailablef("start task %q: %w; try again", id, err)
 	case errors.As(err, &command) && errors.Is(err, unix.ETXTBSY):
 		return errdefs.Unavailablef("start task %q: %w; the file is still being written, try again", id, err)

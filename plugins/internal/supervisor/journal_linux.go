@@ -30,7 +30,7 @@ import (
 //	tasks/KEY.run    pid and start time, written while the process waits at its gate;
 //	                 later the exit
 //	tasks/KEY.start  while the task is being started: whether it passed its gate, see
-//	                 sandbox.Began
+//	                 isolation.Began
 //	pids/PID-START   empty while the task runs; the keeper writes the exit of a task
 //	                 here that it had to reap
 //	fifo/KEY.{1,2}   the task's stdout and stderr

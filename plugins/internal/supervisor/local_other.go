@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/plugins/internal/processtree"
-	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/isolation"
 	"github.com/drover-project/drover/sdk/tasklog"
 )
 
@@ -74,7 +74,7 @@ func (c *Client) Start(_ context.Context, spec Spec) (Status, error) {
 		return Status{}, errdefs.InvalidArgumentf("start task %q: cgroups, oom_score_adj and networks of groups are supported on Linux only", spec.ID)
 	}
 	if spec.Sandbox != nil {
-		return Status{}, errdefs.Unimplementedf("start task %q: %s", spec.ID, sandbox.Unavailable())
+		return Status{}, errdefs.Unimplementedf("start task %q: %s", spec.ID, isolation.Unavailable())
 	}
 	ch := &child{spec: spec, ended: make(chan struct{})}
 	ch.cmd = &exec.Cmd{Path: spec.Path, Args: spec.Args, Env: spec.environ(), Dir: spec.Dir, WaitDelay: time.Second}

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
 )
 
 // loop is the supervisor. Everything happens on the goroutine that calls run.
@@ -25,7 +25,7 @@ type loop struct {
 	cgroups string // root of the tasks' cgroups; "" if there is none
 	idle    time.Duration
 	// groups are all cgroup hierarchies, for isolated tasks.
-	groups *sandbox.Cgroups
+	groups *cgroup.Cgroups
 
 	epoll, null int
 	// lock and listener are shared with the keeper. keeper is a socket to the keeper.
@@ -98,7 +98,7 @@ func newLoop(dir string, inherited [3]int, idle time.Duration, log hclog.Logger)
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make an epoll set: %w", err)
 	}
-	if l.groups, err = sandbox.FindCgroups(); err != nil {
+	if l.groups, err = cgroup.FindCgroups(); err != nil {
 		return nil, err
 	}
 	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {

@@ -5,13 +5,13 @@
 
 package supervisor
 
-import "github.com/drover-project/drover/plugins/internal/sandbox"
+import "github.com/drover-project/drover/plugins/internal/cgroup"
 
 // isolatedGroups returns the machine's cgroups if any of the tasks is isolated.
-func isolatedGroups(tasks []Status) *sandbox.Cgroups {
+func isolatedGroups(tasks []Status) *cgroup.Cgroups {
 	for i := range tasks {
 		if tasks[i].Group != "" {
-			groups, err := sandbox.FindCgroups()
+			groups, err := cgroup.FindCgroups()
 			if err != nil {
 				return nil // they are then measured like other tasks
 			}

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
 )
 
 // refresh is the number of samples after which a process is read even if it has not
@@ -30,7 +30,7 @@ type Sampler struct {
 	pass   int
 	procs  map[int]*process
 	tasks  map[string]*measured
-	groups *sandbox.Cgroups // nil until an isolated task is measured
+	groups *cgroup.Cgroups // nil until an isolated task is measured
 }
 
 // process is the last known state of a process.
@@ -109,7 +109,7 @@ func (s *Sampler) Ended(tasks []Status) bool {
 func (s *Sampler) use(t *Status, sum Usage) Usage {
 	if t.Group != "" {
 		if s.groups == nil {
-			s.groups, _ = sandbox.FindCgroups() // if nil, it is measured like other tasks
+			s.groups, _ = cgroup.FindCgroups() // if nil, it is measured like other tasks
 		}
 		if s.groups != nil {
 			u := s.groups.Open(t.Group).Usage()

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/isolation"
 )
 
 // task is one task of the loop. Its environment, command and other data that the
@@ -148,8 +148,8 @@ func (l *loop) spawn(t *task, req *request) error {
 
 // hold returns the Hold of a task's start. Its Write may run on another goroutine:
 // it changes only the task, which nobody else uses yet.
-func (l *loop) hold(t *task, req *request) sandbox.Hold {
-	return sandbox.Hold{Report: l.journal.report(t.key), Write: func(s sandbox.Started) error {
+func (l *loop) hold(t *task, req *request) isolation.Hold {
+	return isolation.Hold{Report: l.journal.report(t.key), Write: func(s isolation.Started) error {
 		t.pid, t.pidfd = s.PID, s.PIDFD
 		if i := t.isolated; i != nil {
 			i.init, i.initFD = s.Init, s.InitFD

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/drover-project/drover/plugins/internal/sandbox"
+	"github.com/drover-project/drover/plugins/internal/cgroup"
+	"github.com/drover-project/drover/sdk/isolation"
 )
 
 // Spec describes a task to run. The driver has resolved everything: the supervisor
@@ -38,7 +39,13 @@ type Spec struct {
 	NetworkNS string `json:"network_ns,omitempty"`
 	// Sandbox isolates the task. If it is set, Path and Dir are not used: the command is
 	// looked up inside the sandbox.
-	Sandbox *sandbox.Config `json:"sandbox,omitempty"`
+	Sandbox *Sandbox `json:"sandbox,omitempty"`
+}
+
+// Sandbox is the isolation of a task and the limits of the cgroup that is made for it.
+type Sandbox struct {
+	isolation.Config
+	Limits cgroup.Limits `json:"limits"`
 }
 
 // environ returns the whole environment of the task.
@@ -115,5 +122,5 @@ type Usage struct {
 	// written to storage, in bytes; nil if it is not known.
 	IO *IO
 	// Group is the usage of an isolated task's cgroup; nil for others.
-	Group *sandbox.Usage
+	Group *cgroup.Usage
 }

@@ -3,6 +3,11 @@
 
 package driver
 
+import (
+	"maps"
+	"slices"
+)
+
 // HostCgroup says which cgroup a driver wants from the host for each of its tasks.
 type HostCgroup string
 
@@ -26,4 +31,13 @@ type Cgroup struct {
 	// directory of its own, and that of cpuset may be shared with other tasks. On version
 	// 2 all are the same one.
 	Dirs map[string]string
+}
+
+// Paths returns the directories without duplicates, as sdk/isolation takes them. A nil
+// cgroup has none.
+func (c *Cgroup) Paths() []string {
+	if c == nil {
+		return nil
+	}
+	return slices.Compact(slices.Sorted(maps.Values(c.Dirs)))
 }

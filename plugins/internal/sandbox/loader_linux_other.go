@@ -1,9 +1,0 @@
-// Copyright (c) The Drover Authors
-// SPDX-License-Identifier: MPL-2.0
-
-//go:build linux && !(amd64 || arm64)
-
-package sandbox
-
-// loader returns nil: the program is not implemented for this architecture.
-func loader() []byte { return nil }
