@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -193,5 +194,79 @@ func TestATaskDoesNotStartOutsideOfItsCgroup(t *testing.T) {
 	}
 	if out := b.printed(t); out != "" {
 		t.Errorf("it ran: %q", out)
+	}
+}
+
+// newCgroup makes a cgroup of the machine's version.
+func newCgroup(t *testing.T) string {
+	t.Helper()
+	parent := "/sys/fs/cgroup"
+	if _, err := os.Stat(parent + "/cgroup.controllers"); err != nil {
+		parent += "/memory"
+	}
+	dir, err := os.MkdirTemp(parent, "isolation-test-")
+	if err != nil {
+		t.Skipf("no cgroups here: %v", err)
+	}
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(time.Minute); ; {
+			err := os.Remove(dir)
+			if err == nil {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("processes are left in the cgroup: %v", err)
+				return
+			}
+		}
+	})
+	return dir
+}
+
+func TestATaskIsInItsCgroupBeforeItRunsAndSoIsACommandInIt(t *testing.T) {
+	b := newBox(t, func(*driver.TaskConfig) {})
+	dir := newCgroup(t)
+	has := func(pid int) bool {
+		raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		return err == nil && strings.Contains("\n"+string(raw), "\n"+strconv.Itoa(pid)+"\n")
+	}
+	if err := isolation.LimitDevices([]string{dir}, nil); err != nil {
+		t.Fatal(err)
+	}
+	report := filepath.Join(t.TempDir(), "report")
+	b.process.Args = []string{"sh", "-c", "echo began; exec sleep 600"}
+	s, err := isolation.Start(b.cfg, []string{dir}, b.process, isolation.Hold{Report: report, Write: func(s isolation.Started) error {
+		if !has(s.PID) || !has(s.Init) || b.printed(t) != "" {
+			t.Errorf("the held processes %d and %d in the cgroup: %t, %t; printed %q", s.PID, s.Init, has(s.PID), has(s.Init), b.printed(t))
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if began, err := isolation.Began(report, time.Minute); err != nil || !began {
+		t.Errorf("its report: %t, %v", began, err)
+	}
+	target, err := isolation.OpenTarget(s.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	p := b.process
+	p.Args = []string{"sh", "-c", "exec sleep 600"}
+	j, err := isolation.Enter(target, b.cfg, []string{dir}, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !has(j.PID) {
+		t.Errorf("the command %d is not in the task's cgroup", j.PID)
+	}
+	s.Kill()
+	child, err := os.FindProcess(j.PID)
+	if err == nil {
+		_, err = child.Wait() // process 1 is gone, and all that is in its namespace
+	}
+	if _, ended := s.Wait(); err != nil || ended != nil {
+		t.Errorf("after Kill: %v, %v", err, ended)
 	}
 }
