@@ -70,7 +70,8 @@ chmod 755 "$root/init"
 echo "${*:--test.v}" > "$root/args"
 ( cd "$root" && find . | "$busybox" cpio -o -H newc ) > "$work/initrd" 2>/dev/null
 
+# On a busy machine an emulated timer is late, which the kernel takes for a broken one.
 qemu-system-x86_64 -accel tcg -m 1024 -smp 2 -nographic -no-reboot \
-	-kernel "$kernel" -initrd "$work/initrd" -append 'console=ttyS0 quiet panic=-1' \
+	-kernel "$kernel" -initrd "$work/initrd" -append 'console=ttyS0 quiet panic=-1 no_timer_check' \
 	</dev/null | tr -d '\r' | tee "$work/log"
 grep -q '^VM-EXIT 0' "$work/log"
