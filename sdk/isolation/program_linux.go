@@ -124,8 +124,17 @@ func memoryFile(name string) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("%w: make an executable memory file: %w; vm.memfd_noexec must be below 2", ErrNoPrograms, err)
 	}
-	return fd, nil
+	defer closeFD(fd)
+	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, firstFree)
+	if err != nil {
+		return -1, fmt.Errorf("make an executable memory file: %w", err)
+	}
+	return high, nil
 }
+
+// firstFree is above the descriptors that a new process gets. It executes its program by
+// the number of the descriptor, which must not have become another file by then.
+const firstFree = 16
 
 // write writes the program to an empty memory file.
 func (p *program) write(fd int) error {

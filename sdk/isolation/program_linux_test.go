@@ -51,6 +51,21 @@ func TestAProgramCarriesOutItsCallsInOrder(t *testing.T) {
 	}
 }
 
+// A process with few open files would give its program one of the numbers at which the new
+// process gets other files.
+func TestTheFileOfAProgramIsNoneOfTheFilesOfItsProcess(t *testing.T) {
+	var p program
+	p.add("end", unix.SYS_EXIT_GROUP, 0)
+	file, err := p.file("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFD(file)
+	if most := fileFD; file <= most {
+		t.Errorf("it is descriptor %d, and a process gets up to %d", file, most)
+	}
+}
+
 func TestTheCallThatFailsIsNamedWithItsError(t *testing.T) {
 	var p program
 	p.add("go to the root", unix.SYS_CHDIR, p.string("/"))
