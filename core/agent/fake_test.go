@@ -106,7 +106,7 @@ func (d *fakeDriver) tellings() []string {
 }
 
 func (d *fakeDriver) Plugins() ([]pluginhost.PluginStatus, <-chan struct{}) {
-	return []pluginhost.PluginStatus{{Name: "driver-fake", Version: "1.0.0", State: pluginhost.StateRunning, Drivers: []string{"fake"}}}, make(chan struct{})
+	return []pluginhost.PluginStatus{{Name: "driver-fake", Version: "1.0.0", State: pluginhost.StateRunning, Names: pluginhost.Names{Drivers: []string{"fake"}}}}, make(chan struct{})
 }
 
 func (d *fakeDriver) HostStats(context.Context) []pluginhost.HostReading { return d.readings }

@@ -62,7 +62,7 @@ func addPlugins(n *model.Node, plugins []pluginhost.PluginStatus) {
 	for _, p := range plugins {
 		info := &model.NodePlugin{
 			Version: p.Version, Digest: p.Digest, State: string(p.State), Restarts: p.Restarts, Drivers: p.Drivers, Devices: p.Devices,
-			Collectors: p.Collectors,
+			Collectors: p.Collectors, Networks: p.Networks,
 		}
 		if p.LastError != nil {
 			info.Error = model.CutText(p.LastError.Error(), maxPluginError)
@@ -78,6 +78,6 @@ func samePlugins(a, b *model.Node) bool {
 	return maps.EqualFunc(a.Plugins, b.Plugins, func(x, y *model.NodePlugin) bool {
 		return x.Version == y.Version && x.Digest == y.Digest && x.State == y.State && x.Error == y.Error &&
 			x.Restarts == y.Restarts && slices.Equal(x.Drivers, y.Drivers) && slices.Equal(x.Devices, y.Devices) &&
-			slices.Equal(x.Collectors, y.Collectors)
+			slices.Equal(x.Collectors, y.Collectors) && slices.Equal(x.Networks, y.Networks)
 	})
 }

@@ -62,7 +62,7 @@ func messages(n *model.Node) string {
 
 func TestServersHearWhichPluginsANodeHasAndWhatHappensToThem(t *testing.T) {
 	p := &pluginsOf{fakeDriver: newFakeDriver(), changed: make(chan struct{}), now: pluginhost.PluginStatus{
-		Name: "gpu", Version: "1.2.0", Digest: "sha256:ab", State: pluginhost.StateRunning, PID: 7, Devices: []string{"acme"},
+		Name: "gpu", Version: "1.2.0", Digest: "sha256:ab", State: pluginhost.StateRunning, PID: 7, Names: pluginhost.Names{Devices: []string{"acme"}},
 	}}
 	b := &bed{t: t, dir: t.TempDir(), driver: p.fakeDriver, servers: newFakeServers()}
 	a, err := agent.New(t.Context(), agent.Config{DataDir: b.dir, Servers: b.servers, Plugins: p})

@@ -19,6 +19,7 @@ type AgentPlugin struct {
 	Drivers    []string
 	Devices    []string
 	Collectors []string // those that measure the machine
+	Networks   []string `json:",omitempty"` // names of network plugins
 	Tasks      int      // number of tasks of its drivers that the agent knows
 	// LastError says why the plugin does not work. UpgradeError says why the newest
 	// version that was tried does not run.

@@ -136,8 +136,9 @@ type NodePlugin struct {
 	Restarts int    // since the agent started
 	Drivers  []string
 	Devices  []string
-	// Collectors are the plugin's stats collectors.
+	// Collectors are the plugin's stats collectors, and Networks its network plugins.
 	Collectors []string `json:",omitempty"`
+	Networks   []string `json:",omitempty"`
 }
 
 // DrainStrategy describes a node's drain.

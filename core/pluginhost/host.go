@@ -23,6 +23,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/install"
 	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
+	"github.com/drover-project/drover/core/pluginhost/network"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/core/pluginhost/supervise"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -40,6 +41,10 @@ type (
 	DriverFingerprint = kinds.DriverFingerprint
 	// DeviceFingerprint is what one device plugin found.
 	DeviceFingerprint = kinds.DeviceFingerprint
+	// NetworkFingerprint is what one network plugin offers.
+	NetworkFingerprint = kinds.NetworkFingerprint
+	// Names are what a plugin serves, by kind.
+	Names = kinds.Names
 	// HostReading contains the samples of one collector of the machine's stats.
 	HostReading = kinds.HostReading
 )
@@ -307,6 +312,35 @@ func (h *Host) DeviceStats(ctx context.Context) []device.GroupStats {
 // HostStats requests samples of the collectors and returns them by collector; it waits
 // briefly for missing ones. Collectors measure only for a while after a call.
 func (h *Host) HostStats(ctx context.Context) []HostReading { return h.kinds.Collectors.Readings(ctx) }
+
+// Networks returns the newest fingerprint of every network plugin, by name, and a channel
+// that is closed when they have changed, as Fingerprints does.
+func (h *Host) Networks() ([]NetworkFingerprint, <-chan struct{}) {
+	return h.kinds.Networks.Fingerprints()
+}
+
+// CreateNetwork makes the network of an alloc, or repairs it. NotFound: no plugin offers
+// the network. Unavailable: its plugin is being restarted. Other errors are the plugin's.
+func (h *Host) CreateNetwork(ctx context.Context, r network.Request) (*network.Attachment, error) {
+	return h.kinds.Networks.Create(ctx, r)
+}
+
+// DestroyNetwork removes what is left of the network of an alloc, whichever plugin made
+// it. Unavailable: one that may have is away.
+func (h *Host) DestroyNetwork(ctx context.Context, name, allocID string) error {
+	return h.kinds.Networks.Destroy(ctx, name, allocID)
+}
+
+// ListNetworks returns the ids of all allocs of which a plugin has something left, by the
+// name of the network plugin, and SweepNetwork has one plugin remove it.
+func (h *Host) ListNetworks(ctx context.Context) (map[string][]string, error) {
+	return h.kinds.Networks.List(ctx)
+}
+
+// SweepNetwork removes what one network plugin has left of an alloc.
+func (h *Host) SweepNetwork(ctx context.Context, plugin, allocID string) error {
+	return h.kinds.Networks.Sweep(ctx, plugin, allocID)
+}
 
 // OnRestart calls f, in a goroutine of its own, whenever a new process serves the
 // driver, after its known tasks were recovered. The returned function removes f.

@@ -112,7 +112,7 @@ func firstOf(texts ...string) string {
 // serves lists what a plugin provides. Each name is listed once, even if it is a
 // driver and a collector.
 func serves(p *model.AgentPlugin) string {
-	names := slices.Concat(p.Drivers, p.Devices, p.Collectors)
+	names := slices.Concat(p.Drivers, p.Devices, p.Collectors, p.Networks)
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
 }
@@ -136,7 +136,7 @@ func (s *session) describePlugin(p *model.AgentPlugin, held map[string]string) {
 	}
 	s.pairs("Name", p.Name, "Version", p.Version, "State", p.State, "Process", process, "Path", p.Path, "Digest", p.Digest,
 		"Previous", p.Previous, "Drivers", strings.Join(p.Drivers, ", "), "Devices", strings.Join(p.Devices, ", "),
-		"Collectors", strings.Join(p.Collectors, ", "),
+		"Collectors", strings.Join(p.Collectors, ", "), "Networks", strings.Join(p.Networks, ", "),
 		"Tasks", text(p.Tasks), "Restarts", text(p.Restarts), "Last change", workText(p))
 	s.describeAccess(p.Access)
 	if p.Stacks != "" {

@@ -163,7 +163,7 @@ func (u *upload) Read(p []byte) (int, error) {
 func agentPlugin(h Plugins, st pluginhost.PluginStatus) *model.AgentPlugin {
 	out := &model.AgentPlugin{
 		Name: st.Name, Version: st.Version, Path: st.Path, Digest: st.Digest, PID: st.PID, State: string(st.State), Restarts: st.Restarts,
-		Reattached: st.Reattached, Drivers: st.Drivers, Devices: st.Devices, Collectors: st.Collectors, Tasks: st.Tasks, Previous: st.Previous,
+		Reattached: st.Reattached, Drivers: st.Drivers, Devices: st.Devices, Collectors: st.Collectors, Networks: st.Networks, Tasks: st.Tasks, Previous: st.Previous,
 		Warnings: st.Warnings,
 	}
 	devices, _ := h.Devices()

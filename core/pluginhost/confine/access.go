@@ -13,7 +13,7 @@ import (
 // Access is what the operator says about the rights of one plugin, in its block of the
 // agent's configuration. What is unset has the default of the plugin's profile.
 type Access struct {
-	// Profile is the set of defaults: "driver", "device" or "stats". Unset, it follows
+	// Profile is the set of defaults: "driver", "device", "network" or "stats". Unset, it follows
 	// from what the plugin serves.
 	Profile string `json:"profile,omitempty"`
 	// User is the name or the id of the user as which the plugin runs.
@@ -48,9 +48,10 @@ type Access struct {
 
 // The profiles, by the kind of the plugin that has them.
 const (
-	ProfileDriver = "driver"
-	ProfileDevice = "device"
-	ProfileStats  = "stats"
+	ProfileDriver  = "driver"
+	ProfileDevice  = "device"
+	ProfileNetwork = "network"
+	ProfileStats   = "stats"
 )
 
 // The values of Access.Filesystem and Access.Syscalls.
@@ -71,7 +72,7 @@ func (a *Access) Problems(what string) []string {
 			add("%s %q is not one of %s", key, value, strings.Join(values, ", "))
 		}
 	}
-	oneOf("profile", a.Profile, ProfileDriver, ProfileDevice, ProfileStats)
+	oneOf("profile", a.Profile, ProfileDriver, ProfileDevice, ProfileNetwork, ProfileStats)
 	oneOf("filesystem", a.Filesystem, Everything, Restricted)
 	oneOf("syscalls", a.Syscalls, Everything, Restricted)
 	for _, name := range a.Capabilities {

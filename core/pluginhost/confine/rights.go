@@ -49,6 +49,10 @@ const (
 // device plugins look after.
 var deviceGroups = []string{"render", "video"}
 
+// networkCapabilities are those of network plugins, which make namespaces, interfaces and
+// rules, and run programs that do.
+var networkCapabilities = []string{"net_admin", "net_raw", "net_bind_service", "sys_admin"}
+
 // defaults are the rights of a profile. A driver starts tasks, which may be root's and
 // have whatever their driver has: it has the rights of the agent.
 func defaults(profile string) Rights {
@@ -56,6 +60,12 @@ func defaults(profile string) Rights {
 		return Rights{
 			Profile: profile, Capabilities: []string{allCapabilities}, Network: true,
 			MemoryMB: driverMemoryMB, Pids: driverPids,
+		}
+	}
+	if profile == ProfileNetwork { // it mounts namespaces, which a process with restricted files cannot
+		return Rights{
+			Profile: profile, Capabilities: networkCapabilities, NoNewPrivileges: true, Network: true,
+			MemoryMB: smallMemoryMB, Pids: smallPids, OpenFiles: smallOpenFiles, StateMB: smallStateMB,
 		}
 	}
 	r := Rights{

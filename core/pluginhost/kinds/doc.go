@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package kinds offers what plugin processes serve, kind by kind (drivers, devices,
-// collectors): who owns a name, what its newest fingerprint is, and how a name passes
+// collectors, networks): who owns a name, what its newest fingerprint is, and how a name passes
 // from one process to the next. It does not start processes (package process), and it
 // does not decide when one should run (package supervise).
 //

@@ -52,10 +52,23 @@ type Parts []Part
 // Names returns all names, sorted.
 func (p Parts) Names() []string { return p.names(func(anyKind) bool { return true }) }
 
-// Of returns the names by kind, sorted.
-func (p Parts) Of(s *Set) (drivers, devices, collectors []string) {
+// Names are what a plugin serves, by kind, each sorted.
+type Names struct {
+	Drivers    []string
+	Devices    []string // names of device plugins
+	Collectors []string
+	Networks   []string // names of network plugins
+}
+
+// Clone returns a copy.
+func (n Names) Clone() Names {
+	return Names{Drivers: slices.Clone(n.Drivers), Devices: slices.Clone(n.Devices), Collectors: slices.Clone(n.Collectors), Networks: slices.Clone(n.Networks)}
+}
+
+// Of returns the names by kind.
+func (p Parts) Of(s *Set) Names {
 	of := func(kind anyKind) []string { return p.names(func(k anyKind) bool { return k == kind }) }
-	return of(&s.Drivers.kind), of(&s.Devices.kind), of(&s.Collectors.kind)
+	return Names{Drivers: of(&s.Drivers.kind), Devices: of(&s.Devices.kind), Collectors: of(&s.Collectors.kind), Networks: of(&s.Networks.kind)}
 }
 
 // IDs returns ids of all names, sorted; names of different kinds have different ids.

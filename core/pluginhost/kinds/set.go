@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/network"
 	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -48,6 +49,7 @@ type Set struct {
 	Drivers    *Drivers
 	Devices    *Devices
 	Collectors *Collectors
+	Networks   *Networks
 
 	log   hclog.Logger
 	all   []anyKind
@@ -73,8 +75,8 @@ func New(cfg Config) *Set {
 	if cfg.Owner == nil {
 		cfg.Owner = func(string) string { return "" }
 	}
-	s := &Set{log: cfg.Logger, owner: cfg.Owner, turns: cfg.turns, Drivers: newDrivers(cfg), Devices: newDevices(cfg), Collectors: newCollectors(cfg)}
-	s.all = []anyKind{&s.Drivers.kind, &s.Devices.kind, &s.Collectors.kind}
+	s := &Set{log: cfg.Logger, owner: cfg.Owner, turns: cfg.turns, Drivers: newDrivers(cfg), Devices: newDevices(cfg), Collectors: newCollectors(cfg), Networks: newNetworks(cfg)}
+	s.all = []anyKind{&s.Drivers.kind, &s.Devices.kind, &s.Collectors.kind, &s.Networks.kind}
 	return s
 }
 
@@ -89,6 +91,9 @@ func Features() []string {
 	}
 	for _, f := range stats.KnownFeatures() {
 		out = append(out, stats.KindV1.Name+"."+string(f))
+	}
+	for _, f := range network.KnownFeatures() {
+		out = append(out, network.KindV1.Name+"."+string(f))
 	}
 	return out
 }
@@ -152,6 +157,7 @@ type Served struct {
 	Drivers    []driver.Backend
 	Devices    []device.Backend
 	Collectors []stats.Backend // of the machine's stats
+	Networks   []network.Backend
 }
 
 // Inspect asks a process for all that it serves. It reserves no name.
@@ -183,8 +189,8 @@ func (s *Set) Refuse(plugin string, reason error) {
 }
 
 // Unanswering returns why calls to one of the names fail at once; nil if all answer.
-func (s *Set) Unanswering(drivers, devices, collectors []string) error {
-	return cmp.Or(s.Drivers.unanswering(drivers), s.Devices.unanswering(devices), s.Collectors.unanswering(collectors))
+func (s *Set) Unanswering(n Names) error {
+	return cmp.Or(s.Drivers.unanswering(n.Drivers), s.Devices.unanswering(n.Devices), s.Collectors.unanswering(n.Collectors), s.Networks.unanswering(n.Networks))
 }
 
 // Close ends all calls and streams. Tasks keep running.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/network"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -93,5 +94,21 @@ func soundDevices(f device.Fingerprint) device.Fingerprint {
 	if instances > maxInstances || len(f.Groups) > maxInstances || size > maxPrintBytes {
 		return device.Fingerprint{Problem: fmt.Sprintf("the plugin's fingerprint has %d groups with %d devices and %d bytes of attributes, more than an agent takes; the plugin is defective", len(f.Groups), instances, size)}
 	}
+	return f
+}
+
+// soundNetworks does the same for networks, which it also brings into order.
+func soundNetworks(f network.Fingerprint) network.Fingerprint {
+	size := len(f.Problem)
+	for _, name := range f.Networks {
+		size += len(name)
+	}
+	for k, v := range f.Attributes {
+		size += len(k) + len(v)
+	}
+	if size > maxPrintBytes {
+		return network.Fingerprint{Problem: fmt.Sprintf("the plugin's fingerprint has %d networks and %d bytes, more than an agent takes; the plugin is defective", len(f.Networks), size)}
+	}
+	f.Networks = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(f.Networks))), func(name string) bool { return name == "" })
 	return f
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/drover-project/drover/sdk/device/v1/devicecheck"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
+	network "github.com/drover-project/drover/sdk/network/v1"
+	"github.com/drover-project/drover/sdk/network/v1/networkcheck"
 	"github.com/drover-project/drover/sdk/schema"
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 	"github.com/drover-project/drover/sdk/stats/v1/statscheck"
@@ -227,6 +229,32 @@ func (c *checker) collector(ctx context.Context, name string, accepts schema.Sch
 		Config: c.opts.Config, Timeout: c.opts.Timeout,
 	}
 	for _, check := range statscheck.Checks() {
+		if ctx.Err() != nil {
+			return
+		}
+		c.check(check.Name, check.Rule, func() conformance.Result { return check.Run(ctx, s) })
+	}
+}
+
+func (c *checker) network(ctx context.Context, name string, accepts schema.Schema) {
+	c.part("network", name)
+	if !c.configFits(ctx, name, accepts) {
+		return
+	}
+	s := networkcheck.Subject{
+		Connect: func(t *conformance.T) (network.Network, func()) {
+			o := c.open(t)
+			for _, b := range o.Networks {
+				if b.Info().Name == name {
+					return b, o.Kill
+				}
+			}
+			t.Fatalf("the process does not serve it any more")
+			return nil, nil
+		},
+		Config: c.opts.Config, Timeout: c.opts.Timeout, MayBeAbsent: true,
+	}
+	for _, check := range networkcheck.Checks() {
 		if ctx.Err() != nil {
 			return
 		}

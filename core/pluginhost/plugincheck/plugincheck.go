@@ -83,7 +83,7 @@ type Report struct {
 
 // Part contains the checks of the process, or of one name that it serves.
 type Part struct {
-	// Kind is "process", "driver", "device" or "collector".
+	// Kind is "process", "driver", "device", "collector" or "network".
 	Kind    string
 	Name    string
 	Results []conformance.Result
@@ -151,6 +151,12 @@ func (c *checker) all(ctx context.Context) error {
 		if c.wanted(s.Name) {
 			found = true
 			c.collector(ctx, s.Name, s.ConfigSchema)
+		}
+	}
+	for _, n := range first.networks {
+		if c.wanted(n.Name) {
+			found = true
+			c.network(ctx, n.Name, n.ConfigSchema)
 		}
 	}
 	if !found {

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/conformance"
+	network "github.com/drover-project/drover/sdk/network/v1"
 	"github.com/drover-project/drover/sdk/schema"
 )
 
@@ -28,16 +29,25 @@ type look struct {
 	devices []device.Info
 	// collectors measure the machine.
 	collectors []stats.Info
+	networks   []network.Info
 }
 
 func (l *look) names() []string {
-	return slices.Concat(l.deviceNames(), l.driverNames(), l.collectorNames())
+	return slices.Concat(l.deviceNames(), l.driverNames(), l.collectorNames(), l.networkNames())
 }
 
 func (l *look) collectorNames() []string {
 	var out []string
 	for _, c := range l.collectors {
 		out = append(out, c.Name)
+	}
+	return out
+}
+
+func (l *look) networkNames() []string {
+	var out []string
+	for _, n := range l.networks {
+		out = append(out, n.Name)
 	}
 	return out
 }
@@ -115,6 +125,9 @@ func (c *checker) look(t *conformance.T) *look {
 	for _, b := range o.Collectors {
 		l.collectors = append(l.collectors, b.Info())
 	}
+	for _, b := range o.Networks {
+		l.networks = append(l.networks, b.Info())
+	}
 	return l
 }
 
@@ -187,5 +200,8 @@ func (l *look) checkBlocks(t *conformance.T) {
 	}
 	for _, c := range l.collectors {
 		check(c.Name, c.ConfigSchema)
+	}
+	for _, n := range l.networks {
+		check(n.Name, n.ConfigSchema)
 	}
 }

@@ -37,6 +37,8 @@ func profileOf(info plugin.Info) string {
 			if profile == confine.ProfileStats {
 				profile = confine.ProfileDevice
 			}
+		case "network":
+			profile = confine.ProfileNetwork
 		default:
 			return confine.ProfileDriver
 		}
@@ -55,7 +57,7 @@ func (l *Launcher) expected(ctx context.Context, name string) (profile string, k
 	if p := l.remembered(ctx, name); p != "" {
 		return p, true, false
 	}
-	for _, p := range []string{confine.ProfileDriver, confine.ProfileDevice, confine.ProfileStats} {
+	for _, p := range []string{confine.ProfileDriver, confine.ProfileDevice, confine.ProfileNetwork, confine.ProfileStats} {
 		if strings.HasPrefix(name, p+"-") {
 			return p, false, false
 		}

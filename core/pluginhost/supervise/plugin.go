@@ -6,7 +6,6 @@ package supervise
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -115,13 +114,12 @@ func (s *Plugin) snapshot() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.status
-	out.Drivers, out.Devices = slices.Clone(out.Drivers), slices.Clone(out.Devices)
-	out.Collectors = slices.Clone(out.Collectors)
+	out.Names = out.Names.Clone()
 	if out.process != nil {
 		out.Stacks = out.process.Stacks()
 	}
 	if out.State == StateRunning {
-		if why := s.shared.Kinds.Unanswering(out.Drivers, out.Devices, out.Collectors); why != nil {
+		if why := s.shared.Kinds.Unanswering(out.Names); why != nil {
 			out.State, out.LastError = StateNotAnswering, why
 		}
 	}
@@ -310,7 +308,7 @@ func (s *Plugin) serve(ctx context.Context, cancel context.CancelFunc, p *proces
 		}
 		st.Version, st.PID, st.LastError = p.Info.Version, p.PID, nil
 		st.Reattached, st.Granted, st.TLS, st.Socket, st.process = p.Reattached, &p.Granted, p.TLS(), p.Socket(), p
-		st.Drivers, st.Devices, st.Collectors = parts.Of(s.shared.Kinds)
+		st.Names = parts.Of(s.shared.Kinds)
 	})
 	if err := s.shared.Catalog.Own(ctx, s.name, parts.IDs()); err != nil {
 		s.shared.Logger.Warn("after a restart of the agent, another plugin may serve the names of this one", "plugin", s.name, "error", err)

@@ -5,6 +5,7 @@ package supervise
 
 import (
 	"github.com/drover-project/drover/core/pluginhost/install"
+	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/process"
 )
 
@@ -45,13 +46,11 @@ type Status struct {
 	// Granted is what the current or last process may do; nil before there was one. TLS
 	// says whether both sides of its connection prove who they are, Socket where it
 	// listens, and Stacks names the file with the stacks that it wrote at a SIGQUIT.
-	Granted    *process.Granted
-	TLS        bool
-	Socket     string
-	Stacks     string
-	Drivers    []string
-	Devices    []string // names of device plugins
-	Collectors []string
+	Granted *process.Granted
+	TLS     bool
+	Socket  string
+	Stacks  string
+	kinds.Names
 	// LastError is why the plugin does not work; nil while it does.
 	LastError error
 	// LastFailure is why the last failed process ended or could not be used, and

@@ -17,6 +17,8 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest/shelldriver"
 	"github.com/drover-project/drover/sdk/errdefs"
+	network "github.com/drover-project/drover/sdk/network/v1"
+	"github.com/drover-project/drover/sdk/network/v1/networktest/filenetwork"
 	"github.com/drover-project/drover/sdk/plugin"
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 	"github.com/drover-project/drover/sdk/stats/v1/statstest/filestats"
@@ -27,6 +29,8 @@ type version struct {
 	Drivers []string
 	// Collectors each read a directory; the fault stalls has them not measure.
 	Collectors []string
+	// Networks each keep networks in the working directory.
+	Networks []string
 	// Fault is exits, hangs, loses, stalls, unhealthy, looks, crashes or refuses.
 	Fault string
 }
@@ -77,6 +81,13 @@ func serve(v version) error {
 			collectors = append(collectors, &silent{filestats.New(name), v.Fault})
 		}
 		services = append(services, stats.Service(collectors...))
+	}
+	if len(v.Networks) > 0 {
+		var networks []network.Network
+		for _, name := range v.Networks {
+			networks = append(networks, filenetwork.New(name, "."))
+		}
+		services = append(services, network.Service(networks...))
 	}
 	return plugin.Serve(plugin.Info{Name: "versioned", Version: v.Version}, services...)
 }

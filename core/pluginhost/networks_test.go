@@ -1,0 +1,82 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package pluginhost_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/network"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// networking installs a version of a plugin with one network plugin.
+func networking(t *testing.T, h *pluginhost.Host, version string) {
+	t.Helper()
+	body := fmt.Appendf(append([]byte{}, versioned()...), "\n{\"Version\":%q,\"Drivers\":[\"shell\"],\"Networks\":[\"net\"]}", version)
+	path := filepath.Join(t.TempDir(), "versioned-"+version)
+	if err := os.WriteFile(path, body, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(body)
+	if _, err := h.Install(t.Context(), pluginhost.Release{Name: "versioned", Version: version, Source: path, Digest: "sha256:" + hex.EncodeToString(sum[:])}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNetworksStayOverTheDeathAndTheUpgradeOfTheirPlugin(t *testing.T) {
+	h := start(t, quick(t))
+	r := network.Request{AllocID: "a1", Network: "file", Ports: []network.Port{{Label: "http", HostPort: 20000, Port: 80}}}
+	if _, err := h.CreateNetwork(t.Context(), r); !errdefs.IsNotFound(err) {
+		t.Fatalf("without a plugin: %v, want NotFound", err)
+	}
+	if err := h.DestroyNetwork(t.Context(), "file", "a1"); !errdefs.IsUnavailable(err) {
+		t.Fatalf("without a plugin: %v, want Unavailable", err)
+	}
+	networking(t, h, "1.0.0")
+	if st := only(t, h); !slices.Equal(st.Networks, []string{"net"}) {
+		t.Fatalf("the status says that it serves the networks %q", st.Networks)
+	}
+	prints, _ := h.Networks()
+	if len(prints) != 1 || prints[0].Plugin != "versioned" || !slices.Equal(prints[0].Networks, []string{"file"}) {
+		t.Fatalf("fingerprints %+v", prints)
+	}
+	made, err := h.CreateNetwork(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(when string) {
+		t.Helper()
+		eventually(t, "the network is the same "+when, func() bool {
+			again, err := h.CreateNetwork(t.Context(), r)
+			return err == nil && reflect.DeepEqual(made, again)
+		})
+	}
+	if err := syscall.Kill(only(t, h).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	same("after its plugin was killed")
+	networking(t, h, "2.0.0")
+	same("after its plugin was upgraded")
+	left, err := h.ListNetworks(t.Context())
+	if err != nil || !slices.Equal(left["net"], []string{"a1"}) {
+		t.Fatalf("%v, %v", left, err)
+	}
+	if err := h.DestroyNetwork(t.Context(), "file", "a1"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err = h.ListNetworks(t.Context()); err != nil || len(left["net"]) > 0 {
+		t.Fatalf("%v, %v", left, err)
+	}
+}
