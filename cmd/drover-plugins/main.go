@@ -18,15 +18,17 @@ import (
 	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
+	"github.com/drover-project/drover/plugins/network-bridge/networkbridge"
 	"github.com/drover-project/drover/plugins/stats-host/statshost"
 )
 
 // plugins maps the name of each plugin to its main function.
 var plugins = map[string]func() error{
-	"driver-docker": driverdocker.Main,
-	"driver-exec":   driverexec.Main,
-	"driver-qemu":   driverqemu.Main,
-	"stats-host":    statshost.Main,
+	"driver-docker":  driverdocker.Main,
+	"driver-exec":    driverexec.Main,
+	"driver-qemu":    driverqemu.Main,
+	"network-bridge": networkbridge.Main,
+	"stats-host":     statshost.Main,
 }
 
 func main() {

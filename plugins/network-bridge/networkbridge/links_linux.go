@@ -1,0 +1,237 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package networkbridge
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// outsideName is the name of the machine's end of an alloc's link.
+func outsideName(allocID string) string {
+	sum := sha256.Sum256([]byte(allocID))
+	return "drv" + hex.EncodeToString(sum[:6])
+}
+
+func missing(err error) bool {
+	var none netlink.LinkNotFoundError
+	return errors.As(err, &none)
+}
+
+func prefix(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// bridge returns the bridge, which it makes if it is missing and repairs.
+func (s settings) bridge() (netlink.Link, error) {
+	link, err := netlink.LinkByName(s.name)
+	if missing(err) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = s.name
+		if err = netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err == nil || errors.Is(err, unix.EEXIST) {
+			link, err = netlink.LinkByName(s.name)
+		}
+	}
+	if err != nil {
+		return nil, errdefs.FailedPreconditionf("make the bridge %q: %w", s.name, err)
+	}
+	if link.Type() != "bridge" {
+		return nil, errdefs.FailedPreconditionf("the machine has an interface %q that is no bridge; choose another bridge_network_name", s.name)
+	}
+	for _, subnet := range s.subnets {
+		own := netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits())
+		if err := netlink.AddrReplace(link, address(own)); err != nil {
+			return nil, errdefs.FailedPreconditionf("give the bridge %q the address %s: %w", s.name, own, err)
+		}
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return nil, errdefs.FailedPreconditionf("bring the bridge %q up: %w", s.name, err)
+	}
+	return link, s.forwarding()
+}
+
+func address(p netip.Prefix) *netlink.Addr {
+	a := &netlink.Addr{IPNet: prefix(p)}
+	if p.Addr().Is6() {
+		a.Flags = unix.IFA_F_NODAD // the plugin gives each address to one alloc, which can use it at once
+	}
+	return a
+}
+
+// forwarding lets packets pass between the bridge and the machine's other interfaces,
+// and those from the machine's loopback reach allocs.
+func (s settings) forwarding() error {
+	keys := []string{"ipv4/ip_forward", "ipv4/conf/" + s.name + "/route_localnet"}
+	if slices.ContainsFunc(s.subnets, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		keys = append(keys, "ipv6/conf/all/forwarding")
+	}
+	for _, key := range keys {
+		path := filepath.Join("/proc/sys/net", key)
+		if now, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(now)) == "1" {
+			continue
+		}
+		if err := os.WriteFile(path, []byte("1"), 0); err != nil {
+			return errdefs.FailedPreconditionf("set net/%s to 1: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// attach connects the namespace of a record with the bridge. A link whose other end is
+// not in the namespace, because that was made anew, is replaced.
+func (s settings) attach(rec *record) error {
+	br, err := s.bridge()
+	if err != nil {
+		return err
+	}
+	ns, in, err := within(rec.path())
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	defer in.Close()
+	name := outsideName(rec.AllocID)
+	inside, err := in.LinkByName(insideName)
+	if err != nil && !missing(err) {
+		return fmt.Errorf("look for the interface of the namespace: %w", err)
+	}
+	outside, oerr := netlink.LinkByName(name)
+	if oerr != nil && !missing(oerr) {
+		return fmt.Errorf("look for the link %s: %w", name, oerr)
+	}
+	if outside == nil || oerr != nil || err != nil || outside.Attrs().ParentIndex != inside.Attrs().Index {
+		if err := detach(rec); err != nil {
+			return err
+		}
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MasterIndex = name, br.Attrs().Index
+		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: insideName, PeerNamespace: netlink.NsFd(ns)}); err != nil {
+			return errdefs.FailedPreconditionf("make the link %s of alloc %s: %w", name, rec.AllocID, err)
+		}
+		if outside, err = netlink.LinkByName(name); err == nil {
+			inside, err = in.LinkByName(insideName)
+		}
+		if err != nil {
+			return fmt.Errorf("find the link that was just made: %w", err)
+		}
+	}
+	if err := s.bringUp(br, outside); err != nil {
+		return err
+	}
+	return configure(in, inside, rec.Addresses)
+}
+
+// bringUp brings the machine's end of a link up.
+func (s settings) bringUp(br, outside netlink.Link) error {
+	if outside.Attrs().MasterIndex != br.Attrs().Index {
+		if err := netlink.LinkSetMaster(outside, br); err != nil {
+			return fmt.Errorf("add the link %s to the bridge: %w", outside.Attrs().Name, err)
+		}
+	}
+	if err := netlink.LinkSetHairpin(outside, s.hairpin); err != nil {
+		return fmt.Errorf("set the hairpin mode of the link %s: %w", outside.Attrs().Name, err)
+	}
+	if err := netlink.LinkSetUp(outside); err != nil {
+		return fmt.Errorf("bring the link %s up: %w", outside.Attrs().Name, err)
+	}
+	return nil
+}
+
+// configure gives the interface of a namespace its addresses and routes.
+func configure(in *netlink.Handle, inside netlink.Link, addresses []netip.Prefix) error {
+	if err := loopbackUp(in); err != nil {
+		return err
+	}
+	for _, p := range addresses {
+		if err := in.AddrReplace(inside, address(p)); err != nil {
+			return fmt.Errorf("give the interface the address %s: %w", p, err)
+		}
+	}
+	if err := in.LinkSetUp(inside); err != nil {
+		return fmt.Errorf("bring the interface of the namespace up: %w", err)
+	}
+	for _, p := range addresses {
+		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if p.Addr().Is6() {
+			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
+		route := &netlink.Route{LinkIndex: inside.Attrs().Index, Dst: prefix(all), Gw: p.Masked().Addr().Next().AsSlice()}
+		if err := in.RouteReplace(route); err != nil {
+			return fmt.Errorf("add the route of the address %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// detach removes the link of an alloc, with both ends.
+func detach(rec *record) error {
+	name := outsideName(rec.AllocID)
+	link, err := netlink.LinkByName(name)
+	if missing(err) {
+		return nil
+	}
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if err != nil && !missing(err) && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("remove the link %s of alloc %s: %w", name, rec.AllocID, err)
+	}
+	return nil
+}
+
+// inspect says what of the network of a record does not work.
+func (s settings) inspect(rec *record) error {
+	ns, in, err := within(rec.path())
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	defer in.Close()
+	inside, err := in.LinkByName(insideName)
+	if err != nil {
+		return errdefs.FailedPreconditionf("the interface %s of alloc %s: %w", insideName, rec.AllocID, err)
+	}
+	outside, err := netlink.LinkByName(outsideName(rec.AllocID))
+	if err != nil || outside.Attrs().ParentIndex != inside.Attrs().Index {
+		return errdefs.FailedPreconditionf("the link of alloc %s to the bridge is gone", rec.AllocID)
+	}
+	has, err := in.AddrList(inside, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("list the addresses of alloc %s: %w", rec.AllocID, err)
+	}
+	for _, p := range rec.Addresses {
+		if !slices.ContainsFunc(has, func(a netlink.Addr) bool { return a.IP.Equal(p.Addr().AsSlice()) }) {
+			return errdefs.FailedPreconditionf("the interface of alloc %s has lost the address %s", rec.AllocID, p)
+		}
+	}
+	return s.inspectRules(rec)
+}
+
+// forgetConnections ends the kernel's translation of connections to an alloc that is
+// gone, since another may get its address. What it does not find is no error.
+func forgetConnections(rec *record) {
+	for _, p := range rec.Addresses {
+		family := netlink.InetFamily(unix.AF_INET)
+		if p.Addr().Is6() {
+			family = unix.AF_INET6
+		}
+		f := &netlink.ConntrackFilter{}
+		if f.AddIP(netlink.ConntrackReplySrcIP, p.Addr().AsSlice()) == nil {
+			_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, f)
+		}
+	}
+}

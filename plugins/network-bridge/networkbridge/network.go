@@ -1,0 +1,288 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package networkbridge is the network plugin bridge: it makes the networks "bridge" (a
+// namespace with an address, behind a bridge of the machine, with port maps and
+// masquerading) and "none" (a namespace with a loopback only). It needs no programs: it
+// speaks netlink. It owns its records, one file for each alloc in the working directory,
+// which are written before anything is made; what is on the machine (namespaces, links,
+// rules of nftables) is derived from them. It knows no tasks.
+package networkbridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"reflect"
+	"sync"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	network "github.com/drover-project/drover/sdk/network/v1"
+	"github.com/drover-project/drover/sdk/plugin"
+	"github.com/drover-project/drover/sdk/schema"
+)
+
+// Version is the version of the plugin.
+const Version = "0.1.0"
+
+// The names of the networks.
+const (
+	bridged  = "bridge"
+	isolated = "none"
+)
+
+// cniVersion is the version of the CNI specification whose plugin "bridge" does the same
+// as this one. Job files of the reference compare with it.
+const cniVersion = "1.0.0"
+
+// Main runs the plugin.
+func Main() error {
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		return fmt.Errorf("find the working directory: %w", err)
+	}
+	return plugin.Serve(plugin.Info{Name: "network-bridge", Version: Version}, network.Service(New(dir)))
+}
+
+// config is the plugin's block in the agent's configuration.
+type config struct {
+	Name       string `json:"bridge_network_name"`
+	Subnet     string `json:"bridge_network_subnet"`
+	SubnetIPv6 string `json:"bridge_network_subnet_ipv6"`
+	Hairpin    bool   `json:"bridge_network_hairpin_mode"`
+}
+
+// settings is a config that was checked.
+type settings struct {
+	name    string
+	subnets []netip.Prefix // IPv4 first
+	hairpin bool
+}
+
+// Network is the network plugin.
+type Network struct {
+	store *store
+
+	mu  sync.Mutex // held during calls that change something
+	set settings
+}
+
+var _ network.Network = (*Network)(nil)
+
+// New returns a plugin that keeps its records and namespaces in dir, an absolute path.
+func New(dir string) *Network {
+	return &Network{store: &store{dir: dir}, set: settings{name: "nomad"}}
+}
+
+// Info implements network.Network.
+func (n *Network) Info() network.Info {
+	return network.Info{Name: "network-bridge", ConfigSchema: schema.Schema{Attributes: []schema.Attribute{
+		{Name: "bridge_network_name", Type: schema.String, Default: "nomad", Description: "name of the bridge, which is made if it is missing"},
+		{Name: "bridge_network_subnet", Type: schema.String, Default: "172.26.64.0/20", Description: "IPv4 subnet of the addresses of allocs"},
+		{Name: "bridge_network_subnet_ipv6", Type: schema.String, Description: "IPv6 subnet of a second address of each alloc; unset means none"},
+		{Name: "bridge_network_hairpin_mode", Type: schema.Bool, Default: false, Description: "lets allocs reach themselves through their own port maps"},
+	}}}
+}
+
+// SetConfig implements network.Network.
+func (n *Network) SetConfig(_ context.Context, body []byte) error {
+	var c config
+	if err := json.Unmarshal(body, &c); err != nil {
+		return errdefs.InvalidArgumentf("decode the config of network-bridge: %w", err)
+	}
+	s, err := c.check()
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.set = s
+	return nil
+}
+
+// maxLinkName is the most bytes of the name of an interface in Linux.
+const maxLinkName = 15
+
+func (c config) check() (settings, error) {
+	s := settings{name: c.Name, hairpin: c.Hairpin}
+	if c.Name == "" || len(c.Name) > maxLinkName || c.Name == "." || c.Name == ".." {
+		return s, errdefs.InvalidArgumentf("bridge_network_name %q is not the name of an interface, which has 1 to %d bytes", c.Name, maxLinkName)
+	}
+	for _, b := range c.Name {
+		if b <= ' ' || b == '/' || b == ':' || b > '~' {
+			return s, errdefs.InvalidArgumentf("bridge_network_name %q is not the name of an interface: it has the character %q", c.Name, b)
+		}
+	}
+	for _, one := range []struct {
+		key, text string
+		six       bool
+	}{{"bridge_network_subnet", c.Subnet, false}, {"bridge_network_subnet_ipv6", c.SubnetIPv6, true}} {
+		if one.text == "" && one.six {
+			continue
+		}
+		p, err := netip.ParsePrefix(one.text)
+		if err != nil || p.Addr().Is4() == one.six {
+			return s, errdefs.InvalidArgumentf("%s %q is not a subnet of that family, such as 172.26.64.0/20 or fd00:a110:c8::/64", one.key, one.text)
+		}
+		if p.Addr().BitLen()-p.Bits() < 2 {
+			return s, errdefs.InvalidArgumentf("%s %q has no room for the bridge and an alloc; use a shorter prefix", one.key, one.text)
+		}
+		s.subnets = append(s.subnets, p.Masked())
+	}
+	return s, nil
+}
+
+// Fingerprint implements network.Network. What the machine can do does not change.
+func (n *Network) Fingerprint(ctx context.Context) (<-chan network.Fingerprint, error) {
+	out := make(chan network.Fingerprint, 1)
+	n.mu.Lock()
+	hairpin := n.set.hairpin
+	n.mu.Unlock()
+	f := network.Fingerprint{Networks: []string{bridged, isolated}, Attributes: map[string]string{
+		"nomad.bridge.hairpin_mode": fmt.Sprint(hairpin), "plugins.cni.version.bridge": cniVersion,
+	}}
+	if err := probe(); err != nil {
+		f = network.Fingerprint{Problem: err.Error()}
+	}
+	out <- f
+	context.AfterFunc(ctx, func() { close(out) })
+	return out, nil
+}
+
+// Create implements network.Network.
+func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attachment, error) {
+	if r.Network != bridged && r.Network != isolated {
+		return nil, errdefs.NotFoundf("there is no network %q; this plugin has %q and %q", r.Network, bridged, isolated)
+	}
+	if err := checkRequest(r); err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var rec *record
+	err := n.store.locked(func() (err error) {
+		if rec, err = n.plan(r); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return errdefs.Canceledf("make the network of alloc %s: %w", r.AllocID, err)
+		}
+		return n.make(rec)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rec.attachment(), nil
+}
+
+// plan returns the record of an alloc, which is stored: the one that it has, changed to
+// what is requested, or a new one with free addresses.
+func (n *Network) plan(r network.Request) (*record, error) {
+	all, err := n.store.all()
+	if err != nil {
+		return nil, err
+	}
+	rec := &record{AllocID: r.AllocID, Network: r.Network, Path: r.Path, Hostname: r.Hostname, Ports: r.Ports, DNS: r.DNS, namespace: n.store.namespace(r.AllocID)}
+	if r.Network == bridged {
+		if rec.Addresses, err = n.set.addresses(r.AllocID, all); err != nil {
+			return nil, err
+		}
+	}
+	if reflect.DeepEqual(all[r.AllocID], rec) {
+		return rec, nil
+	}
+	return rec, n.store.put(rec)
+}
+
+// make makes of a record what is missing on the machine.
+func (n *Network) make(rec *record) error {
+	if rec.Path == "" {
+		if err := makeNamespace(rec.namespace); err != nil {
+			return err
+		}
+	}
+	if rec.Network == isolated {
+		return bringLoopbackUp(rec.path())
+	}
+	if err := n.set.attach(rec); err != nil {
+		return err
+	}
+	return n.syncRules()
+}
+
+// syncRules makes the rules on the machine those of all records, at once.
+func (n *Network) syncRules() error {
+	all, err := n.store.all()
+	if err != nil {
+		return err
+	}
+	return n.set.writeRules(all)
+}
+
+// Inspect implements network.Network.
+func (n *Network) Inspect(_ context.Context, allocID string) (*network.Attachment, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var rec *record
+	err := n.store.locked(func() error {
+		all, err := n.store.all()
+		if err != nil {
+			return err
+		}
+		if rec = all[allocID]; rec == nil {
+			return errdefs.NotFoundf("alloc %s has no network", allocID)
+		}
+		if !isNamespace(rec.path()) {
+			return errdefs.FailedPreconditionf("the namespace %s of alloc %s is gone", rec.path(), allocID)
+		}
+		if rec.Network == bridged {
+			return n.set.inspect(rec)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rec.attachment(), nil
+}
+
+// Destroy implements network.Network. The record goes last, so that what a killed process
+// has left is found.
+func (n *Network) Destroy(_ context.Context, allocID string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.store.locked(func() error {
+		all, err := n.store.all()
+		if err != nil || all[allocID] == nil {
+			return err
+		}
+		rec := all[allocID]
+		if err := detach(rec); err != nil {
+			return err
+		}
+		if err := removeNamespace(rec.namespace); err != nil {
+			return err
+		}
+		delete(all, allocID)
+		if rec.Network == bridged {
+			if err := n.set.writeRules(all); err != nil {
+				return err
+			}
+			forgetConnections(rec)
+		}
+		return n.store.remove(allocID)
+	})
+}
+
+// List implements network.Network.
+func (n *Network) List(context.Context) (ids []string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	err = n.store.locked(func() error {
+		ids, err = n.store.ids()
+		return err
+	})
+	return ids, err
+}
