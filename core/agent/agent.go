@@ -120,6 +120,9 @@ type Plugins interface {
 	alloc.Drivers
 	Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{})
 	devices.Plugins
+	alloc.Networks
+	collect.Networks
+	Networks() ([]pluginhost.NetworkFingerprint, <-chan struct{})
 	Plugins() ([]pluginhost.PluginStatus, <-chan struct{})
 	HostStats(ctx context.Context) []pluginhost.HostReading
 	DeviceStats(ctx context.Context) []device.GroupStats
@@ -253,7 +256,7 @@ func (a *Agent) open(ctx context.Context) error {
 		return err
 	}
 	run := &alloc.Config{
-		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.devices, Store: a.store,
+		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.devices, Networks: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
 		Ended:   func(string) { a.collector.Garbage() }, Previous: func(id string) <-chan struct{} { return a.allocs.Previous(id) },
 		Starts: make(chan struct{}, a.cfg.ParallelStarts),
@@ -272,7 +275,7 @@ func (a *Agent) open(ctx context.Context) error {
 	})
 	a.running.Store(a.allocs)
 	a.collector = collect.New(collect.Config{
-		Limits: a.cfg.GC, Root: a.cfg.AllocDir, Allocs: a.allocs, Drivers: a.plugins, Cgroups: groups, EndAcknowledged: a.updates.EndAcknowledged, Logger: a.cfg.Logger,
+		Limits: a.cfg.GC, Root: a.cfg.AllocDir, Allocs: a.allocs, Drivers: a.plugins, Networks: a.plugins, Cgroups: groups, EndAcknowledged: a.updates.EndAcknowledged, Logger: a.cfg.Logger,
 	})
 	if a.cutoff, err = cutoff.New(ctx, cutoff.Config{Store: a.store, Allocs: a.allocs, Session: a.session.State, Logger: a.cfg.Logger}); err != nil {
 		return err

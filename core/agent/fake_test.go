@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/pluginhost/network"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/schema"
@@ -26,6 +27,7 @@ import (
 // fakeDriver runs tasks in memory: a task runs until somebody ends it. It
 // outlives the agents of a test, as tasks outlive an agent.
 type fakeDriver struct {
+	networks    []pluginhost.NetworkFingerprint
 	mu          sync.Mutex
 	tasks       map[string]*fakeTask
 	starts      []string
@@ -108,6 +110,20 @@ func (d *fakeDriver) tellings() []string {
 func (d *fakeDriver) Plugins() ([]pluginhost.PluginStatus, <-chan struct{}) {
 	return []pluginhost.PluginStatus{{Name: "driver-fake", Version: "1.0.0", State: pluginhost.StateRunning, Names: pluginhost.Names{Drivers: []string{"fake"}}}}, make(chan struct{})
 }
+
+func (d *fakeDriver) Networks() ([]pluginhost.NetworkFingerprint, <-chan struct{}) {
+	return d.networks, make(chan struct{})
+}
+
+func (d *fakeDriver) CreateNetwork(_ context.Context, r network.Request) (*network.Attachment, error) {
+	return nil, errdefs.NotFoundf("no network %q", r.Network)
+}
+
+func (d *fakeDriver) DestroyNetwork(context.Context, string, string) error { return nil }
+
+func (d *fakeDriver) ListNetworks(context.Context) (map[string][]string, error) { return nil, nil }
+
+func (d *fakeDriver) SweepNetwork(context.Context, string, string) error { return nil }
 
 func (d *fakeDriver) HostStats(context.Context) []pluginhost.HostReading { return d.readings }
 

@@ -94,6 +94,8 @@ func (a *Agent) describe() *model.Node {
 	})
 	devices, _ := a.plugins.Devices()
 	addDevices(n, devices)
+	networks, _ := a.plugins.Networks()
+	addNetworks(n, networks)
 	plugins, _ := a.plugins.Plugins()
 	addPlugins(n, plugins)
 	if before := a.Node(); before != nil {
@@ -163,6 +165,7 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 	for pace.Wait(ctx) == nil {
 		prints, changed := a.plugins.Fingerprints()
 		_, devicesChanged := a.plugins.Devices()
+		_, networksChanged := a.plugins.Networks()
 		plugins, pluginsChanged := a.plugins.Plugins()
 		for _, p := range prints {
 			if !listening[p.Name] {
@@ -176,7 +179,7 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 		if a.redescribe() || len(events) > 0 {
 			a.session.Touch()
 		}
-		if !awaitChange(ctx, changed, devicesChanged, pluginsChanged) {
+		if !awaitChange(ctx, changed, devicesChanged, networksChanged, pluginsChanged) {
 			return
 		}
 	}
@@ -188,7 +191,7 @@ func (a *Agent) redescribe() bool {
 	next := a.describe()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	differs := !sameDrivers(a.node, next) || !sameDevices(a.node, next) || !samePlugins(a.node, next)
+	differs := !sameDrivers(a.node, next) || !sameDevices(a.node, next) || !sameNetworks(a.node, next) || !samePlugins(a.node, next)
 	if differs {
 		a.node = next
 	}

@@ -35,16 +35,18 @@ func pluginsByName(plugins []pluginhost.PluginStatus) map[string]pluginhost.Plug
 // awaitChange returns when the node must be described anew: at once after a change that
 // affects placement, and with a delay after a change of plugins, because one failure of
 // a plugin causes many changes. It returns false when ctx has ended.
-func awaitChange(ctx context.Context, drivers, devices, plugins <-chan struct{}) bool {
+func awaitChange(ctx context.Context, drivers, devices, networks, plugins <-chan struct{}) bool {
 	select {
 	case <-drivers:
 	case <-devices:
+	case <-networks:
 	case <-plugins:
 		settled := time.NewTimer(pluginSettle)
 		defer settled.Stop()
 		select {
 		case <-drivers:
 		case <-devices:
+		case <-networks:
 		case <-settled.C:
 		case <-ctx.Done():
 		}

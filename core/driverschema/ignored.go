@@ -152,13 +152,13 @@ func (n *notes) networks(modes []string, g *model.TaskGroup) {
 	}
 }
 
-// opensNetwork finds groups without network whose driver would give the task one:
-// nothing else prevents that yet.
+// opensNetwork finds groups without network whose driver would give the task one: it
+// neither keeps it off by itself nor joins the group's namespace.
 func (b *Body) opensNetwork(g *model.TaskGroup, t *model.Task) []Finding {
 	n := &notes{at: Finding{Group: g.Name, Task: t.Name, Driver: b.Driver}}
 	for i, network := range g.Networks {
-		if network.Mode == "none" && !slices.Contains(b.Capabilities.NetworkModes, "none") {
-			n.addf(fmt.Sprintf("network[%d].mode", i), "driver %q cannot keep its tasks off the network: mode \"none\" is not possible with it yet; use a driver that can, such as docker, or leave it out", b.Driver)
+		if network.Mode == "none" && !slices.ContainsFunc(b.Capabilities.NetworkModes, func(mode string) bool { return slices.Contains([]string{"none", "group", "task"}, mode) }) {
+			n.addf(fmt.Sprintf("network[%d].mode", i), "driver %q cannot keep its tasks off the network: mode \"none\" is not possible with it; use a driver that can, such as exec or docker, or leave it out", b.Driver)
 			n.ofGroup()
 		}
 	}

@@ -98,16 +98,16 @@ func fieldsOfResources() []Field {
 		{Name: "RequestedDevice.Affinities", By: "core/schedule/feasible"},
 		{Name: "RequestedDevice.Config", By: "core/agent/alloc"},
 
-		{Name: "NetworkResource.Mode", By: "core/schedule/feasible", Warn: "network mode %v", When: ofItsOwn},
+		{Name: "NetworkResource.Mode", By: "core/schedule/feasible", Warn: "network mode %v (use the group's)", When: ofItsOwnInTask},
 		{Name: "NetworkResource.Device", Warn: "device of network"},
 		{Name: "NetworkResource.CIDR", Warn: "cidr of network"},
 		{Name: "NetworkResource.IP", By: "core/schedule/feasible", Warn: "ip of network"},
-		{Name: "NetworkResource.Hostname", Warn: "hostname of network"},
+		{Name: "NetworkResource.Hostname", By: "core/agent/alloc", Warn: "hostname of the node's network", When: ofNode},
 		{Name: "NetworkResource.MBits", Warn: "mbits of network"},
 		{Name: "NetworkResource.DNS", By: "core/agent/alloc", Warn: "dns of the network of a task (use the group's)", When: inTask},
 		{Name: "NetworkResource.ReservedPorts", By: "core/schedule/feasible"},
 		{Name: "NetworkResource.DynamicPorts", By: "core/schedule/feasible"},
-		{Name: "NetworkResource.CNI", Warn: "cni of network"},
+		{Name: "NetworkResource.CNI", By: "core/agent/alloc", Warn: "cni of the node's network", When: ofNode},
 		{Name: "DNSConfig.Servers", By: "core/agent/alloc"},
 		{Name: "DNSConfig.Searches", By: "core/agent/alloc"},
 		{Name: "DNSConfig.Options", By: "core/agent/alloc"},
@@ -121,11 +121,17 @@ func fieldsOfResources() []Field {
 
 func inTask(p Place) bool { return p.Task != nil }
 
-// ofItsOwn reports whether a network is separate from the node's. Nodes cannot create
-// such networks yet. Some drivers support "none" themselves; driverschema asks them.
-func ofItsOwn(p Place) bool {
+// ofItsOwnInTask reports whether the network of a task is separate from the node's: only
+// a group can have one.
+func ofItsOwnInTask(p Place) bool {
 	mode, _ := p.Value.(string)
-	return mode != "host" && (mode != "none" || p.Task != nil)
+	return p.Task != nil && mode != "host"
+}
+
+// ofNode reports whether a network is the node's own, which has no hostname and no
+// arguments for an alloc.
+func ofNode(p Place) bool {
+	return p.Task != nil || p.Group == nil || len(p.Group.Networks) == 0 || slices.Contains([]string{"", "host"}, p.Group.Networks[0].Mode)
 }
 
 func fieldsOfFiles() []Field {

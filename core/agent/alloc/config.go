@@ -34,7 +34,8 @@ type Record struct {
 	Alloc    *model.Allocation // with its Job
 	Received time.Time
 	Health   *model.AllocDeploymentStatus
-	UID      int `json:",omitempty"` // that Users gave; 0 for none
+	UID      int      `json:",omitempty"` // that Users gave; 0 for none
+	Network  *Network `json:",omitempty"` // nil while the group has none of its own
 	// States are stored separately.
 	States `json:"-"`
 }
@@ -69,7 +70,9 @@ type Config struct {
 	Starts   chan struct{} // limits the number of concurrent starts
 	Limits   Limits
 	// Devices, Artifacts and Templates are nil if the node does not support them.
-	Devices   Devices
+	Devices Devices
+	// Networks makes networks of groups; nil if the node cannot.
+	Networks  Networks
 	Artifacts Artifacts
 	Templates Templates
 	// Data fetches the data of allocs from other nodes; nil if the node cannot. DataPace

@@ -22,6 +22,7 @@ const (
 	GroupPrevious     = "previous alloc"        // waiting until it has ended on this node
 	GroupPreempted    = "preempted allocs"      // the same for those whose room this one has
 	GroupPreviousData = "previous alloc's data" // moving the data of a sticky disk here
+	GroupNetwork      = "network"               // making the network that the tasks share
 )
 
 // groupStep is a step of a group with what its owner does.
@@ -66,6 +67,12 @@ func (r *Runner) groupSteps() []groupStep {
 			},
 		},
 		data,
+		{
+			StepSpec: group.StepSpec{Name: GroupNetwork, Owner: "network plugin", Limit: r.cfg.Limits.Network, Leaves: true},
+			needed:   r.needsNetwork,
+			prepare:  r.makeNetwork,
+			undo:     r.removeNetwork,
+		},
 	}
 }
 

@@ -6,7 +6,6 @@ package alloc
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
@@ -32,13 +31,13 @@ func (r *Runner) prepareAndStart(ctx context.Context, name string, run uint64) (
 		return nil, errdefs.Unavailablef("%w", err)
 	}
 	p.info = p.driver.Info()
-	if err := supported(p.group, p.info.Capabilities); err != nil {
-		return nil, err
-	}
 	if err := r.inTurn(ctx, name, func() error { return p.folders(ctx) }); err != nil {
 		return nil, err
 	}
 	if err := p.reserve(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.network(ctx); err != nil {
 		return nil, err
 	}
 	p.env = r.environment(p.alloc, p.task, p.info.Capabilities, template.Vars{})
@@ -66,6 +65,14 @@ type preparation struct {
 
 func (p *preparation) step(ctx context.Context, name string, limit time.Duration, do func(context.Context) error) error {
 	return p.runStep(ctx, p.name, step{name: name, limit: limit, do: do})
+}
+
+// network has the group's network work: it may have been damaged since it was made.
+func (p *preparation) network(ctx context.Context) error {
+	if !p.UsesNetwork() {
+		return nil
+	}
+	return p.step(ctx, StepNetwork, p.cfg.Limits.Network, p.makeNetwork)
 }
 
 // start makes what the driver gets and has it start the task.
@@ -108,25 +115,14 @@ func (p *preparation) taskConfig() (*driver.TaskConfig, error) {
 		return nil, err
 	}
 	out := p.Runner.taskConfig(p.alloc, p.group, p.task, p.run)
+	out.Network, out.DNS = p.isolation(p.group, p.info.Capabilities), p.resolver(p.group)
 	out.DriverConfig, out.Env, out.SecretEnv, out.User, out.Mounts = config, p.env.Map(), p.env.Secrets(), user, mounts
 	return out, p.addDevices(out)
 }
 
-// supported refuses what the node cannot do yet rather than running the task
-// without it.
-func supported(tg *model.TaskGroup, c driver.Capabilities) error {
-	for _, n := range tg.Networks {
-		if n.Mode == "" || n.Mode == "host" || n.Mode == "none" && slices.Contains(c.NetworkModes, driver.NetworkMode("none")) {
-			continue
-		}
-		return errdefs.InvalidArgumentf("network mode %q of group %q cannot be set up by this node; use mode \"host\"", n.Mode, tg.Name)
-	}
-	return nil
-}
-
 // environment is what the task sees; rendered are the variables of its templates.
 func (r *Runner) environment(a *model.Allocation, t *model.Task, c driver.Capabilities, rendered template.Vars) *taskenv.Env {
-	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region, Devices: r.reservedEnv(t.Name), Rendered: rendered.Plain, Secret: rendered.Secret}
+	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region, Devices: r.reservedEnv(t.Name), Rendered: rendered.Plain, Secret: rendered.Secret, Address: r.groupAddress()}
 	if in.Node != nil {
 		in.ParentCgroup = in.Node.CgroupParent
 	}
@@ -166,13 +162,6 @@ func (r *Runner) taskConfig(a *model.Allocation, tg *model.TaskGroup, t *model.T
 		for _, p := range a.AllocatedResources.Shared.Ports {
 			out.Ports = append(out.Ports, driver.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
 		}
-	}
-	if len(tg.Networks) > 0 && tg.Networks[0].Mode == "none" {
-		out.Network = &driver.NetworkIsolation{Mode: driver.NetworkMode("none")}
-	}
-	if len(tg.Networks) > 0 && tg.Networks[0].DNS != nil {
-		d := tg.Networks[0].DNS
-		out.DNS = &driver.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
 	}
 	return out
 }

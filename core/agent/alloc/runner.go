@@ -38,6 +38,9 @@ type Runner struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
+	networking sync.Mutex // held while the network is made or removed
+	attached   *Network   // nil while the alloc has none; guarded by mu
+
 	building sync.Mutex // held while the alloc's directories are created
 	built    bool
 	uid      int // that Users gave; guarded by mu
@@ -109,7 +112,7 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	}
 	r := &Runner{
 		cfg: cfg, id: a.ID, dir: allocdir.New(cfg.Root, a.ID), logger: cfg.Logger.With("alloc_id", a.ID),
-		alloc: a, group: tg, received: rec.Received, health: rec.Health, uid: rec.UID, tasks: map[string]*taskRun{}, over: make(chan struct{}),
+		alloc: a, group: tg, received: rec.Received, health: rec.Health, uid: rec.UID, attached: rec.Network, tasks: map[string]*taskRun{}, over: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	now := cfg.Now()
@@ -328,7 +331,7 @@ func (r *Runner) saveAlloc() {
 }
 
 func (r *Runner) record() *Record {
-	return &Record{Alloc: r.alloc, Received: r.received, Health: r.health, UID: r.uid}
+	return &Record{Alloc: r.alloc, Received: r.received, Health: r.health, UID: r.uid, Network: r.attached}
 }
 
 // saveStates stores what has changed of the group and of the tasks.
@@ -374,9 +377,18 @@ func (r *Runner) view() *model.Allocation {
 	return out
 }
 
-// network returns the address that a driver gave to one of the tasks, if any.
+// network returns the group's network, or else the address that a driver gave to one of
+// the tasks, if any.
 func (r *Runner) network() *model.AllocNetworkStatus {
 	out := &model.AllocNetworkStatus{}
+	if r.attached != nil {
+		out.InterfaceName = r.attached.Interface
+		out.Address, out.AddressIPv6 = r.attached.addresses()
+		if d := r.attached.DNS; d != nil {
+			out.DNS = &model.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
+		}
+		return out
+	}
 	for _, t := range r.tasks {
 		if t.address != nil {
 			out.Address = t.address.IP

@@ -25,6 +25,7 @@ const (
 	StepDevices   = "devices"
 	StepArtifacts = "artifacts"
 	StepTemplates = "templates"
+	StepNetwork   = "network"
 	StepDriver    = "driver start"
 )
 
@@ -35,6 +36,7 @@ type Limits struct {
 	Disk      time.Duration // each step that uses only the node's disk
 	Artifacts time.Duration // each artifact of a task
 	Driver    time.Duration // the driver's start, which may fetch an image
+	Network   time.Duration // making or repairing the group's network, for which a driver may fetch an image
 	Data      time.Duration // fetching the data of the alloc before from another node
 	// Templates limits one attempt at a first rendering. Missing data is awaited in
 	// the next attempt, as long as the task is wanted.
@@ -50,7 +52,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Queue: time.Hour, Disk: 2 * time.Minute, Artifacts: 35 * time.Minute, Driver: 31 * time.Minute, Templates: 10 * time.Minute,
-		Data: time.Hour,
+		Data: time.Hour, Network: 10 * time.Minute,
 		Slow: 30 * time.Second, Lend: 5 * time.Second,
 	}
 }

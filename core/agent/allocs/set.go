@@ -146,6 +146,15 @@ func (s *Set) Owned(taskID string) bool {
 	return unrestored || r != nil && r.Owns(name, run)
 }
 
+// OwnsNetwork reports whether an alloc has a network, or may have: so does one that could
+// not be restored.
+func (s *Set) OwnsNetwork(allocID string) bool {
+	s.mu.Lock()
+	r, unrestored := s.runners[allocID], s.unrestored[allocID]
+	s.mu.Unlock()
+	return unrestored || r != nil && r.UsesNetwork()
+}
+
 // UsesDevices reports whether a task uses its devices, or may: so does one of an alloc that
 // could not be restored.
 func (s *Set) UsesDevices(allocID, task string) bool {

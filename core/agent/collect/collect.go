@@ -65,11 +65,20 @@ type Allocs interface {
 	Owned(taskID string) bool
 	// OwnsCgroup is the same for a cgroup that this agent has made.
 	OwnsCgroup(allocID, task string) bool
+	// OwnsNetwork is the same for what a network plugin has.
+	OwnsNetwork(allocID string) bool
 }
 
 // Cgroups are the cgroups of tasks that agents have made. *cgroup.Tree implements it.
 type Cgroups interface {
 	Sweep(ctx context.Context, owned func(allocID, task string) bool) ([]string, error)
+}
+
+// Networks are the network plugins of the node.
+type Networks interface {
+	// ListNetworks returns the allocs of which a plugin has something, by its name.
+	ListNetworks(ctx context.Context) (map[string][]string, error)
+	SweepNetwork(ctx context.Context, plugin, allocID string) error
 }
 
 // Drivers are the node's drivers.
@@ -84,7 +93,9 @@ type Config struct {
 	Root    string // directory of the allocs' directories
 	Allocs  Allocs
 	Drivers Drivers
-	Cgroups Cgroups // may be nil
+	// Networks may be nil, like Cgroups.
+	Networks Networks
+	Cgroups  Cgroups
 	// EndAcknowledged reports whether servers know that an alloc has ended.
 	EndAcknowledged func(allocID string) bool
 	Logger          hclog.Logger

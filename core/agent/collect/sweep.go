@@ -20,8 +20,8 @@ const (
 	sweepLimit = 2 * time.Minute
 )
 
-// Sweep ends tasks that drivers, or cgroups of this agent, have and no alloc owns, until
-// ctx ends. A start that
+// Sweep ends tasks that drivers, or cgroups of this agent, have and no alloc owns, and
+// removes such networks, until ctx ends. A start that
 // was interrupted, by a kill of the plugin, the supervisor or this agent, can leave
 // one, and so can an agent that has lost its state.
 func (c *Collector) Sweep(ctx context.Context) {
@@ -30,6 +30,7 @@ func (c *Collector) Sweep(ctx context.Context) {
 		for _, p := range prints {
 			c.sweepDriver(ctx, p.Name)
 		}
+		c.sweepNetworks(ctx)
 		c.sweepCgroups(ctx)
 		sleep(ctx, sweepPause)
 		timer := time.NewTimer(sweepEvery)
@@ -84,5 +85,28 @@ func (c *Collector) sweepCgroups(ctx context.Context) {
 	}
 	if err != nil {
 		c.cfg.Logger.Warn("a cgroup that no allocation owns cannot be removed yet; it is tried again", "error", err)
+	}
+}
+
+func (c *Collector) sweepNetworks(ctx context.Context) {
+	if c.cfg.Networks == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	left, err := c.cfg.Networks.ListNetworks(ctx)
+	if err != nil && !errdefs.IsUnavailable(err) {
+		c.cfg.Logger.Warn("a network plugin cannot say which networks it has", "error", err)
+	}
+	for plugin, ids := range left { // who owns them is looked up after they were listed
+		for _, id := range ids {
+			if c.cfg.Allocs.OwnsNetwork(id) {
+				continue
+			}
+			c.cfg.Logger.Warn("a network plugin has a network that no allocation owns; it is removed", "plugin", plugin, "alloc_id", id)
+			if err := c.cfg.Networks.SweepNetwork(ctx, plugin, id); err != nil {
+				c.cfg.Logger.Warn("a network that no allocation owns cannot be removed yet; it is tried again", "plugin", plugin, "alloc_id", id, "error", err)
+			}
+		}
 	}
 }

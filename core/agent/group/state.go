@@ -62,6 +62,11 @@ type StepState struct {
 	LastError string    `json:",omitempty"`
 }
 
+// Holds reports whether something of the step may be there.
+func (s StepState) Holds() bool {
+	return s.Leaves && (s.Status == StepPreparing || s.Status == StepPrepared)
+}
+
 // State is everything that must be remembered of a group. It is plain data and is stored
 // as JSON. Step never modifies what an earlier State refers to.
 type State struct {
@@ -123,8 +128,7 @@ func (s State) next() int {
 // last is the last step that leaves something to be torn down, or -1.
 func (s State) last() int {
 	for i := len(s.Steps) - 1; i >= 0; i-- {
-		x := s.Steps[i]
-		if x.Leaves && (x.Status == StepPreparing || x.Status == StepPrepared) {
+		if s.Steps[i].Holds() {
 			return i
 		}
 	}

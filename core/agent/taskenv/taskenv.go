@@ -30,6 +30,9 @@ type Input struct {
 	SecretsDir   string
 	ParentCgroup string
 
+	// Address is the address of the alloc in a network of its own; "" if it has none.
+	Address string
+
 	// Devices are the variables that name the task's devices to it.
 	Devices map[string]string
 
@@ -193,7 +196,7 @@ func addPorts(env map[string]string, in Input) {
 		return
 	}
 	for _, p := range ar.Shared.Ports {
-		addPort(env, Clean(p.Label), p.HostIP, p.Value, p.To)
+		addPort(env, Clean(p.Label), p.HostIP, p.Value, p.To, in.Address)
 	}
 	for name, t := range ar.Tasks { // networks of tasks, which only older jobs have
 		prefix := ""
@@ -202,13 +205,15 @@ func addPorts(env map[string]string, in Input) {
 		}
 		for _, n := range t.Networks {
 			for _, p := range slices.Concat(n.ReservedPorts, n.DynamicPorts) {
-				addPort(env, prefix+Clean(p.Label), n.IP, p.Value, p.To)
+				addPort(env, prefix+Clean(p.Label), n.IP, p.Value, p.To, "")
 			}
 		}
 	}
 }
 
-func addPort(env map[string]string, label, ip string, value, to int) {
+// addPort adds the variables of a port. own is the address of the group in its own network;
+// "" if it has none.
+func addPort(env map[string]string, label, ip string, value, to int, own string) {
 	port := strconv.Itoa(value)
 	inside := port
 	if to > 0 {
@@ -221,6 +226,10 @@ func addPort(env map[string]string, label, ip string, value, to int) {
 	env["NOMAD_HOST_PORT_"+label] = port
 	env["NOMAD_HOST_ADDR_"+label] = net.JoinHostPort(ip, port)
 	env["NOMAD_ALLOC_PORT_"+label] = inside
+	if own != "" {
+		env["NOMAD_ALLOC_IP_"+label] = own
+		env["NOMAD_ALLOC_ADDR_"+label] = net.JoinHostPort(own, inside)
+	}
 }
 
 // addMeta adds the meta of job, group and task, the innermost with precedence, under

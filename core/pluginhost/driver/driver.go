@@ -72,11 +72,8 @@ type Feature = v1.Feature
 // makes a call of that ability.
 func Has(b Backend, f Feature) bool { return v1.Has(b, f) }
 
-// KnownFeatures returns the optional abilities of drivers on which the host acts. Groups with
-// a network of their own are refused so far, so no network is asked of a driver.
-func KnownFeatures() []Feature {
-	return slices.DeleteFunc(v1.KnownFeatures(), func(f Feature) bool { return f == v1.FeatureNetworks })
-}
+// KnownFeatures returns the optional abilities of drivers on which the host acts.
+func KnownFeatures() []Feature { return v1.KnownFeatures() }
 
 // MissingExecOptions returns which of opts the driver would ignore: the ExecOption
 // constants of sdk/driver/v1.
@@ -165,6 +162,12 @@ const FeatureReadLogs = v1.FeatureReadLogs
 
 // FeatureNetworks: the driver is a Networker.
 const FeatureNetworks = v1.FeatureNetworks
+
+// The networks that a task can join: see sdk/driver/v1.
+const (
+	NetworkNone  = v1.NetworkNone
+	NetworkGroup = v1.NetworkGroup
+)
 
 // The cgroups, health and task states, so that users need only one import.
 const (
