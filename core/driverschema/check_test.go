@@ -162,13 +162,15 @@ func TestAJobWithoutANetworkIsRefusedWhereNoDriverKeepsItOff(t *testing.T) {
 	j := job(task(map[string]any{"command": "x"}))
 	j.TaskGroups[0].Networks = []*model.NetworkResource{{Mode: "none"}}
 	open := shell()
-	open.Capabilities = driverschema.Capabilities{NetworkModes: []string{"host", "group"}}
+	open.Capabilities = driverschema.Capabilities{NetworkModes: []string{"host"}}
 	same(t, driverschema.Check(j, with(open)).Problems,
-		`task group "web" -> network[0].mode: task "server": driver "shell" cannot keep its tasks off the network: mode "none" is not possible with it yet; use a driver that can, such as docker, or leave it out`)
-	closed := shell()
-	closed.Capabilities = driverschema.Capabilities{NetworkModes: []string{"host", "none"}}
-	if r := driverschema.Check(j, with(closed)); len(r.Problems) > 0 {
-		t.Errorf("a driver that can: %v", r.Problems)
+		`task group "web" -> network[0].mode: task "server": driver "shell" cannot keep its tasks off the network: mode "none" is not possible with it; use a driver that can, such as exec or docker, or leave it out`)
+	for _, mode := range []string{"none", "group"} {
+		closed := shell()
+		closed.Capabilities = driverschema.Capabilities{NetworkModes: []string{"host", mode}}
+		if r := driverschema.Check(j, with(closed)); len(r.Problems) > 0 {
+			t.Errorf("a driver that can by mode %q: %v", mode, r.Problems)
+		}
 	}
 }
 
