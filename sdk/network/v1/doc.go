@@ -7,9 +7,6 @@
 // of plugin processes: that is core/pluginhost. Plugins import it; in core, only
 // core/pluginhost/network may.
 //
-// Agents of this release do not call network plugins yet: the contract and its suite are
-// there for authors, and a job with mode "bridge" is still not placed.
-//
 // # What a network plugin does
 //
 // It offers networks by name (Fingerprint): a job asks for one with the mode of its group's
