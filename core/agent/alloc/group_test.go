@@ -210,12 +210,12 @@ func TestAStepOfANewerAgentFailsTheAllocInsteadOfBeingSkipped(t *testing.T) {
 		b.run(successor(b, make(chan struct{})))
 		synctest.Wait()
 		b.restart(func() {
-			steps := []group.StepSpec{{Name: "network", Owner: "plugin cni"}}
+			steps := []group.StepSpec{{Name: "quantum link", Owner: "plugin cni"}}
 			state := group.New(steps)
 			b.store.group = &state
 		})
 		synctest.Wait()
 		b.wants("", "failed")
-		b.hasEvent("web", `this agent does not know the step "network" of a group; upgrade it`)
+		b.hasEvent("web", `this agent does not know the step "quantum link" of a group; upgrade it`)
 	})
 }
