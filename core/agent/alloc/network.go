@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/network"
@@ -128,7 +129,7 @@ func (r *Runner) networkRequest(a *model.Allocation, tg *model.TaskGroup) networ
 		AllocID: a.ID, Network: n.Mode, Namespace: a.Namespace, JobID: a.JobID, TaskGroup: tg.Name, Hostname: n.Hostname, DNS: networkDNS(n.DNS),
 	}
 	if n.Hostname != "" && len(tg.Tasks) > 0 {
-		req.Hostname = r.environment(a, tg.Tasks[0], driver.Capabilities{FSIsolation: "image"}, nil).Replace(n.Hostname)
+		req.Hostname = r.environment(a, tg.Tasks[0], driver.Capabilities{FSIsolation: "image"}, template.Vars{}).Replace(n.Hostname)
 	}
 	if n.CNI != nil {
 		req.Args = n.CNI.Args
