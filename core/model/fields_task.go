@@ -108,6 +108,7 @@ func fieldsOfResources() []Field {
 		{Name: "NetworkResource.ReservedPorts", By: "core/schedule/feasible"},
 		{Name: "NetworkResource.DynamicPorts", By: "core/schedule/feasible"},
 		{Name: "NetworkResource.CNI", By: "core/agent/alloc", Warn: "cni of the node's network", When: ofNode},
+		{Name: "CNIConfig.Args", By: "core/agent/alloc"},
 		{Name: "DNSConfig.Servers", By: "core/agent/alloc"},
 		{Name: "DNSConfig.Searches", By: "core/agent/alloc"},
 		{Name: "DNSConfig.Options", By: "core/agent/alloc"},
