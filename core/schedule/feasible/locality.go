@@ -184,8 +184,6 @@ type chosen struct {
 	score float64 // how far its devices match their affinities
 	cost  int     // sum of the distances from the NUMA node around which it was chosen
 	left  int     // free cores that remain there
-	known bool
-	where map[int]int
 }
 
 // better reports whether a is to be preferred: what is nearer, then whose devices match
