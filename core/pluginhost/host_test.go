@@ -22,6 +22,7 @@ import (
 
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/internal/testkit/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -378,8 +379,12 @@ func TestTheNextAgentReattachesToPluginsThatWereLeft(t *testing.T) {
 
 func TestALeftPluginThatHangsOrIsGoneOrOfAnotherVersionIsReplaced(t *testing.T) {
 	for name, spoil := range map[string]func(*testing.T, pluginhost.Config, int){
-		"hangs": func(t *testing.T, _ pluginhost.Config, pid int) { _ = syscall.Kill(pid, syscall.SIGSTOP) },
-		"gone":  func(t *testing.T, _ pluginhost.Config, pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) },
+		"hangs": func(t *testing.T, _ pluginhost.Config, pid int) {
+			if err := process.Stop(pid); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"gone": func(t *testing.T, _ pluginhost.Config, pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) },
 		"file replaced": func(t *testing.T, cfg pluginhost.Config, _ int) {
 			body, err := os.ReadFile(binary)
 			if err != nil {
