@@ -105,6 +105,7 @@ var given = map[string]proof{
 	"DeviceEnv":           because("Env has them too"),
 	"Network.Path":        by(TestATaskJoinsANetworkNamespaceAndHasItsHostname, TestARawTaskAndCommandsBesideItAreInTheGroupsNetwork), "Network.Hostname": by(TestATaskJoinsANetworkNamespaceAndHasItsHostname),
 	"Network.Address": by(TestATaskJoinsANetworkNamespaceAndHasItsHostname),
+	"SecretEnv":       by(TestSecretsOfATaskAreInNoFileAndCommandsHaveThemAlsoAfterTheSupervisorWasKilled),
 	"Network.Mode":    because("Path says which namespace it is"), "Network.Labels": because("they are for networks that a driver makes"),
 	"Ports":       because("tasks use the ports of the machine, or of the group's namespace, as they are"),
 	"DNS.Servers": by(TestTheResolverAndTheWorkingDirectoryAreTheTasks), "DNS.Searches": by(TestTheResolverAndTheWorkingDirectoryAreTheTasks),
