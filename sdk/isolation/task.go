@@ -20,7 +20,7 @@ import (
 // the machine (see System) and has no capability (see Capabilities).
 func ForTask(task *driver.TaskConfig, stateDir string) (*Config, error) {
 	c := &Config{
-		TaskDir: task.TaskDir, SharedDir: filepath.Join(task.AllocDir, "alloc"), Hide: hidden(task, stateDir), ResolvConf: resolvConf(task.DNS),
+		TaskDir: task.TaskDir, SharedDir: filepath.Join(task.AllocDir, "alloc"), Hide: hidden(task, stateDir), ResolvConf: ResolvConf(task.DNS),
 	}
 	if err := addHostPaths(c, task); err != nil {
 		return nil, errdefs.New(errdefs.InvalidArgument, err)
@@ -28,7 +28,7 @@ func ForTask(task *driver.TaskConfig, stateDir string) (*Config, error) {
 	if n := task.Network; n != nil {
 		var err error
 		c.NetworkNS, c.Hostname = n.Path, n.Hostname
-		if c.Hosts, err = hosts(n); err != nil {
+		if c.Hosts, err = Hosts(n); err != nil {
 			return nil, errdefs.New(errdefs.InvalidArgument, err)
 		}
 	}
@@ -83,7 +83,9 @@ func addHostPaths(c *Config, task *driver.TaskConfig) error {
 	return nil
 }
 
-func resolvConf(dns *driver.DNSConfig) string {
+// ResolvConf returns the content of /etc/resolv.conf of a task; "" if the machine's is the
+// right one.
+func ResolvConf(dns *driver.DNSConfig) string {
 	if dns == nil || len(dns.Servers)+len(dns.Searches)+len(dns.Options) == 0 {
 		return ""
 	}
@@ -100,9 +102,10 @@ func resolvConf(dns *driver.DNSConfig) string {
 	return b.String()
 }
 
-// hosts returns the hosts file of a task whose group has an address of its own: the name
-// of the host leads to it, as programs expect that bind to their own name.
-func hosts(n *driver.NetworkIsolation) (string, error) {
+// Hosts returns the hosts file of a task whose group has an address of its own: the name
+// of the host leads to it, as programs expect that bind to their own name. It is "" for
+// other tasks.
+func Hosts(n *driver.NetworkIsolation) (string, error) {
 	if n.Address == "" {
 		return "", nil
 	}

@@ -81,10 +81,12 @@ func parseAgentConfig(body []byte) (agentConfig, error) {
 	if err := schema.Unmarshal(body, &c); err != nil {
 		return c, err
 	}
+	var infraTimeout time.Duration
 	for _, d := range []struct {
 		name, text string
 		into       *time.Duration
 	}{
+		{"infra_image_pull_timeout", c.InfraImagePullTimeout, &infraTimeout},
 		{"image_pull_timeout", c.ImagePullTimeout, &c.pullTimeout},
 		{"pull_activity_timeout", c.PullActivityTimeout, &c.activityTimeout},
 		{"gc.image_delay", c.GC.ImageDelay, &c.imageDelay},
@@ -97,8 +99,11 @@ func parseAgentConfig(body []byte) (agentConfig, error) {
 		}
 		*d.into = v
 	}
-	if c.pullTimeout == 0 || c.activityTimeout == 0 || c.period < time.Second {
-		return c, errdefs.InvalidArgumentf("image_pull_timeout and pull_activity_timeout must be more than zero, and gc.dangling_containers.period at least 1s")
+	if c.pullTimeout == 0 || infraTimeout == 0 || c.activityTimeout == 0 || c.period < time.Second {
+		return c, errdefs.InvalidArgumentf("image_pull_timeout, infra_image_pull_timeout and pull_activity_timeout must be more than zero, and gc.dangling_containers.period at least 1s")
+	}
+	if _, err := reference.ParseAnyReference(c.InfraImage); err != nil && c.InfraImage != "" {
+		return c, errdefs.InvalidArgumentf("infra_image: %q is not an image name: %w", c.InfraImage, err)
 	}
 	if c.PidsLimit < 0 {
 		return c, errdefs.InvalidArgumentf("pids_limit: %d is less than zero; leave it out for no limit", c.PidsLimit)

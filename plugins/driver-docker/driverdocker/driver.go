@@ -144,7 +144,7 @@ func (d *Driver) Info() driver.Info {
 		Name: "docker",
 		Capabilities: driver.Capabilities{
 			SendSignals: true, Exec: true, ExecOptions: []string{driver.ExecUser, driver.ExecDirectory, driver.ExecEnvironment}, FSIsolation: driver.FSIsolationImage, MountConfigs: true,
-			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkTask, driver.NetworkNone},
+			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkTask, driver.NetworkNone, driver.NetworkGroup},
 		},
 		ConfigSchema: agentSchema(), TaskConfigSchema: taskSchema(),
 	}

@@ -19,10 +19,6 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// sandboxLabel is the label of a group's network with the id of the container that
-// holds it.
-const sandboxLabel = "docker_sandbox_container_id"
-
 // network sets the network mode and the published ports.
 func network(in specInput, config *container.Config, host *container.HostConfig) (*dockernet.NetworkingConfig, error) {
 	mode, err := networkMode(in)
@@ -51,9 +47,9 @@ func networkMode(in specInput) (container.NetworkMode, error) {
 		case driver.NetworkGroup:
 			id := n.Labels[sandboxLabel]
 			if id == "" {
-				return "", errdefs.InvalidArgumentf("the group's network is a namespace of the machine, which the Docker daemon cannot join; use network_mode in config, or mode \"host\" in the group's network")
+				return "", errdefs.InvalidArgumentf("the group's network is a namespace that the docker driver has not made, and the Docker daemon cannot join it; use mode \"host\" in the group's network")
 			}
-			return container.NetworkMode("container:" + id), nil
+			return container.NetworkMode("container:" + id), groupDecides(in.config)
 		}
 	}
 	if mode == "" || mode == "default" {
@@ -68,35 +64,64 @@ func networkMode(in specInput) (container.NetworkMode, error) {
 	return container.NetworkMode(mode), nil
 }
 
-// resolver sets the DNS configuration. The task's config overrides the group's.
-func resolver(in specInput, host *container.HostConfig) error {
-	servers, search, options := in.config.DNSServers, in.config.DNSSearchDomains, in.config.DNSOptions
+// groupDecides refuses attributes about what the network of the group decides.
+func groupDecides(c taskConfig) error {
+	switch {
+	case c.NetworkMode != "" && c.NetworkMode != "default":
+		return invalidf("network_mode", "%q is not the network of the group, which all its tasks share; remove one of both", c.NetworkMode)
+	case c.Hostname != "":
+		return invalidf("hostname", "all tasks of the group have one; set hostname in the group's network")
+	case len(c.PortMap) > 0:
+		return invalidf("port_map", "the group's network maps its ports; set to = PORT in the group's port")
+	case c.MacAddress != "":
+		return invalidf("mac_address", "all tasks of the group share an interface; remove it")
+	}
+	return nil
+}
+
+// joinsGroup reports whether the task shares a namespace with the tasks of its group.
+func joinsGroup(task *driver.TaskConfig) bool {
+	return task.Network != nil && task.Network.Mode == driver.NetworkGroup
+}
+
+// dns returns the DNS configuration. The task's config overrides the group's.
+func dns(in specInput) driver.DNSConfig {
+	out := driver.DNSConfig{Servers: in.config.DNSServers, Searches: in.config.DNSSearchDomains, Options: in.config.DNSOptions}
 	if d := in.task.DNS; d != nil {
-		if len(servers) == 0 {
-			servers = d.Servers
+		if len(out.Servers) == 0 {
+			out.Servers = d.Servers
 		}
-		if len(search) == 0 {
-			search = d.Searches
+		if len(out.Searches) == 0 {
+			out.Searches = d.Searches
 		}
-		if len(options) == 0 {
-			options = d.Options
+		if len(out.Options) == 0 {
+			out.Options = d.Options
 		}
 	}
-	for _, text := range servers {
+	return out
+}
+
+// resolver sets the DNS configuration and the extra hosts. In the network of a group they
+// are in files of the task; see names.
+func resolver(in specInput, host *container.HostConfig) error {
+	c := dns(in)
+	var servers []netip.Addr
+	for _, text := range c.Servers {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
 			return invalidf("dns_servers", "%q is not an IP address", text)
 		}
-		host.DNS = append(host.DNS, addr)
+		servers = append(servers, addr)
 	}
-	host.DNSSearch, host.DNSOptions = search, options
 	for _, text := range in.config.ExtraHosts {
 		name, addr, ok := strings.Cut(text, ":")
 		if !ok || name == "" || addr == "" {
 			return invalidf("extra_hosts", "%q is not NAME:ADDRESS", text)
 		}
 	}
-	host.ExtraHosts = in.config.ExtraHosts
+	if !joinsGroup(in.task) {
+		host.DNS, host.DNSSearch, host.DNSOptions, host.ExtraHosts = servers, c.Searches, c.Options, in.config.ExtraHosts
+	}
 	return nil
 }
 

@@ -143,6 +143,9 @@ func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error)
 	}
 	in.image, in.source = s.image, s.mounted
 	spec, err := buildSpec(in)
+	if err == nil {
+		err = s.writeNames(in, spec.HostConfig)
+	}
 	if s.mounts.name != "" && err == nil {
 		spec.Config.Labels[labelMounts] = s.mounts.name
 	}
