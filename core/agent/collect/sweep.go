@@ -5,6 +5,8 @@ package collect
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -104,9 +106,36 @@ func (c *Collector) sweepNetworks(ctx context.Context) {
 				continue
 			}
 			c.cfg.Logger.Warn("a network plugin has a network that no allocation owns; it is removed", "plugin", plugin, "alloc_id", id)
-			if err := c.cfg.Networks.SweepNetwork(ctx, plugin, id); err != nil {
+			err := c.sweepNamespace(ctx, id) // first: what the plugin has is what the alloc is found by
+			if err == nil {
+				err = c.cfg.Networks.SweepNetwork(ctx, plugin, id)
+			}
+			if err != nil {
 				c.cfg.Logger.Warn("a network that no allocation owns cannot be removed yet; it is tried again", "plugin", plugin, "alloc_id", id, "error", err)
 			}
 		}
 	}
+}
+
+// sweepNamespace removes the namespace that a driver may have made for an alloc. A driver
+// that is not usable on this node has made none.
+func (c *Collector) sweepNamespace(ctx context.Context, allocID string) error {
+	prints, _ := c.cfg.Drivers.Fingerprints()
+	for _, p := range prints {
+		if !slices.Contains(p.Features, driver.FeatureNetworks) || p.Health == driver.HealthUndetected {
+			continue
+		}
+		d, err := c.cfg.Drivers.Driver(p.Name)
+		if err != nil {
+			return err
+		}
+		n, ok := d.(driver.Networker)
+		if !ok {
+			continue
+		}
+		if err := n.DestroyNetwork(ctx, allocID, nil); err != nil {
+			return fmt.Errorf("have the driver %q remove the namespace: %w", p.Name, err)
+		}
+	}
+	return nil
 }

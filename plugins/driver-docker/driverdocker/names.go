@@ -70,7 +70,7 @@ func (s *start) writeNames(in specInput, host *container.HostConfig) error {
 	if !allocName.MatchString(s.task.AllocID) {
 		return errdefs.InvalidArgumentf("%q is not the id of an alloc", s.task.AllocID)
 	}
-	dir := filepath.Join(s.dir, namesDir, s.task.AllocID, "task-"+notInName.ReplaceAllString(s.task.Name, "_"))
+	dir := filepath.Join(s.networkDir(s.task.AllocID), "task-"+notInName.ReplaceAllString(s.task.Name, "_"))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return errdefs.FailedPreconditionf("make the directory of the task's hosts file: %w", err)
 	}

@@ -34,9 +34,8 @@ const (
 	// labelSandbox is the label of a sandbox, with the alloc's id. It has no task's label,
 	// so it is never taken for a task.
 	labelSandbox = "io.drover.network"
-	// namesDir is the directory with the files of tasks that have such a network; see
-	// writeNames.
-	namesDir = "networks"
+	// networksDir has a directory for each alloc with such a network; see networkDir.
+	networksDir = "networks"
 	// sandboxTries is how often a sandbox is looked at that may be made or started in
 	// between.
 	sandboxTries = 6
@@ -60,7 +59,7 @@ type sandbox struct {
 
 // CreateNetwork implements driver.Networker. The daemon gives a name only once, so a
 // repeated call, whatever happened to the first, finds the same sandbox. One that has ended
-// is started again and gets a new namespace.
+// is started again and gets a new namespace, at the same path.
 func (d *Driver) CreateNetwork(ctx context.Context, req driver.NetworkRequest) (*driver.NetworkIsolation, error) {
 	agent, x, err := d.forNetwork(req.AllocID)
 	if err != nil {
@@ -104,16 +103,14 @@ func (s *sandbox) make(ctx context.Context) (*driver.NetworkIsolation, error) {
 			err = s.daemon.remove(ctx, c.ID)
 		case !c.State.Running:
 			last = errdefs.FailedPreconditionf("container %s of image %s, which must run as long as the network is used, ended with exit code %d; see infra_image in the agent's plugin \"docker\" config", s.name, c.Config.Image, c.State.ExitCode)
-			err = s.start(ctx, c.ID)
+			err = s.start(ctx, c)
 		default:
-			path, perr := namespaceOf(c)
-			if perr == nil {
+			if last = s.keep(c); last == nil {
 				return &driver.NetworkIsolation{
-					Mode: driver.NetworkGroup, Path: path, Hostname: s.req.Hostname,
+					Mode: driver.NetworkGroup, Path: s.namespace(s.req.AllocID), Hostname: s.req.Hostname,
 					Labels: map[string]string{sandboxLabel: c.ID, sandboxEndpoint: s.daemon.endpoint},
 				}, nil
 			}
-			last = errdefs.FailedPreconditionf("%w; the Docker daemon at %s must run on the same machine as the agent", perr, s.daemon.endpoint)
 		}
 		if err != nil {
 			return nil, err
@@ -122,18 +119,32 @@ func (s *sandbox) make(ctx context.Context) (*driver.NetworkIsolation, error) {
 	return nil, last
 }
 
-// namespaceOf returns the path of the network namespace of a container that runs. The
-// process must be the container's: the daemon may be on another machine, or the process
-// have ended.
-func namespaceOf(c container.InspectResponse) (string, error) {
-	body, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", c.State.Pid))
-	if err == nil && !bytes.Contains(body, []byte(c.ID)) {
-		err = errors.New("it is another process")
+// networkDir is the directory with what the driver keeps of the network of an alloc: the
+// namespace, and the files of its tasks.
+func (d *Driver) networkDir(allocID string) string { return filepath.Join(d.dir, networksDir, allocID) }
+
+// namespace is the path of the namespace of an alloc.
+func (d *Driver) namespace(allocID string) string {
+	return filepath.Join(d.networkDir(allocID), "namespace")
+}
+
+// keep makes the namespace of a container that runs the alloc's.
+func (s *sandbox) keep(c container.InspectResponse) error {
+	if err := os.MkdirAll(s.networkDir(s.req.AllocID), 0o700); err != nil {
+		return errdefs.FailedPreconditionf("make a directory for the network: %w", err)
 	}
-	if err != nil {
-		return "", fmt.Errorf("find process %d of container %s: %w", c.State.Pid, short(c.ID), err)
+	return keepNamespace(c.ID, c.State.Pid, s.namespace(s.req.AllocID))
+}
+
+// forgetNetwork removes what keep and writeNames have made.
+func (d *Driver) forgetNetwork(allocID string) error {
+	if err := dropNamespace(d.namespace(allocID)); err != nil {
+		return err
 	}
-	return fmt.Sprintf("/proc/%d/ns/net", c.State.Pid), nil
+	if err := os.RemoveAll(d.networkDir(allocID)); err != nil {
+		return errdefs.FailedPreconditionf("remove the directory of the network: %w", err)
+	}
+	return nil
 }
 
 // create creates the container, and gets its image if the daemon does not have it.
@@ -202,11 +213,11 @@ func (s *sandbox) load(ctx context.Context, image pauseImage) error {
 	return nil
 }
 
-func (s *sandbox) start(ctx context.Context, id string) error {
+func (s *sandbox) start(ctx context.Context, c container.InspectResponse) error {
 	limited, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
-	_, err := s.daemon.api.Load().ContainerStart(limited, id, client.ContainerStartOptions{})
-	return s.daemon.failed(ctx, err, "start container %s", s.name)
+	_, err := s.daemon.api.Load().ContainerStart(limited, c.ID, client.ContainerStartOptions{})
+	return s.daemon.failed(ctx, err, "start container %s of image %s", s.name, c.Config.Image)
 }
 
 // undo removes what a failed call has made.
@@ -216,8 +227,8 @@ func (s *sandbox) undo() {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, workLimit)
 	defer cancel()
-	if err := s.daemon.remove(ctx, s.created); err != nil {
-		s.log.Warn("cannot remove the container of a network that failed", "alloc_id", s.req.AllocID, "container", s.created, "error", err)
+	if err := errors.Join(s.daemon.remove(ctx, s.created), s.forgetNetwork(s.req.AllocID)); err != nil {
+		s.log.Warn("cannot remove what is left of a network that failed", "alloc_id", s.req.AllocID, "container", s.created, "error", err)
 	}
 }
 
@@ -243,8 +254,8 @@ func (d *Driver) DestroyNetwork(ctx context.Context, allocID string, network *dr
 			return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("remove the network namespace of alloc %s: %w", allocID, err))
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(d.dir, namesDir, allocID)); err != nil {
-		return errdefs.FailedPreconditionf("remove the hosts files of alloc %s: %w", allocID, err)
+	if err := d.forgetNetwork(allocID); err != nil {
+		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("remove the network namespace of alloc %s: %w", allocID, err))
 	}
 	return nil
 }
