@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-version"
 )
 
 func validateConstraints(p *ValidationError, cs []*Constraint) {
@@ -53,6 +55,8 @@ func validateComparison(p *ValidationError, what, left, right, operand string) {
 	case "=", "==", "is", "!=", "not", "<", "<=", ">", ">=", ConstraintVersion, ConstraintSemver:
 		if right == "" && (operand == ConstraintVersion || operand == ConstraintSemver) {
 			p.addf("Operator %q requires an RTarget", operand)
+		} else if operand == ConstraintVersion || operand == ConstraintSemver {
+			validateVersions(p, right)
 		}
 		if right == "" && (operand[0] == '<' || operand[0] == '>') {
 			p.addf("Operator %q requires an RTarget", operand)
@@ -83,6 +87,17 @@ func validateComparison(p *ValidationError, what, left, right, operand string) {
 	}
 	if needsLeft && left == "" {
 		p.addf("No LTarget provided but is required by %s", strings.ToLower(what))
+	}
+}
+
+// validateVersions checks what a version has to meet. A value with a variable has its text
+// only on a node.
+func validateVersions(p *ValidationError, want string) {
+	if strings.Contains(want, "${") {
+		return
+	}
+	if _, err := version.NewConstraint(want); err != nil {
+		p.addf("Version constraint %q cannot be read; write it as \">= 1.2, < 2.0\": %w", want, err)
 	}
 }
 

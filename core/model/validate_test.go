@@ -44,6 +44,18 @@ func TestAJobIDMayHaveAnyCharacterButNULAndSpace(t *testing.T) {
 	}
 }
 
+func TestVersionsThatASchedulerCanReadAreAccepted(t *testing.T) {
+	for _, want := range []string{">= 1.2, < 2.0", "~> 1.9.0", "1.2.3", "!= 1.0.0-beta", "${meta.wanted}", ">= ${meta.least}"} {
+		for _, operand := range []string{model.ConstraintVersion, model.ConstraintSemver} {
+			j := validJob()
+			j.Constraints = []*model.Constraint{{LTarget: "${attr.v}", Operand: operand, RTarget: want}}
+			if err := j.Validate(); err != nil {
+				t.Errorf("%s %q: %v", operand, want, err)
+			}
+		}
+	}
+}
+
 func TestValidateNamesEachMistake(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(j *model.Job)
@@ -59,6 +71,16 @@ func TestValidateNamesEachMistake(t *testing.T) {
 		"bad regular expr": {func(j *model.Job) {
 			j.Constraints = []*model.Constraint{{LTarget: "${a}", Operand: "regexp", RTarget: "("}}
 		}, "failed to compile"},
+		"bad version": {func(j *model.Job) {
+			j.Constraints = []*model.Constraint{{LTarget: "${attr.kernel.version}", Operand: "version", RTarget: ">>> 3"}}
+		}, `Version constraint ">>> 3" cannot be read`},
+		"bad version of a device": {func(j *model.Job) {
+			j.TaskGroups[0].Tasks[0].Resources.Devices = []*model.RequestedDevice{{Name: "gpu", Count: 1,
+				Constraints: []*model.Constraint{{LTarget: "${device.attr.v}", Operand: "semver", RTarget: "1.0,"}}}}
+		}, `Version constraint "1.0," cannot be read`},
+		"bad version of an affinity": {func(j *model.Job) {
+			j.TaskGroups[0].Affinities = []*model.Affinity{{LTarget: "${attr.v}", Operand: "semver", RTarget: "new", Weight: 50}}
+		}, `Version constraint "new" cannot be read`},
 		"unknown operator": {func(j *model.Job) { j.Constraints = []*model.Constraint{{LTarget: "${a}", Operand: "~", RTarget: "x"}} }, "Unknown constraint type"},
 		"priority":         {func(j *model.Job) { j.Priority = 101 }, "Job priority must be between [1, 100]"},
 		"port too big": {func(j *model.Job) {
