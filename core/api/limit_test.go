@@ -22,6 +22,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // listen serves the API on a port with a configuration, until the test ends.
@@ -273,6 +274,35 @@ func TestWhatTellsOfTheInsideOfTheProcessNeedsTheDebugFlag(t *testing.T) {
 			if resp.StatusCode != want {
 				t.Errorf("debug %v: %s answers %d, not %d", debug, path, resp.StatusCode, want)
 			}
+		}
+	}
+}
+
+func TestAnAnswerDoesNotSendARefusedRequestBack(t *testing.T) {
+	addr := listen(t, newBackend(oneAlloc()), api.Config{})
+	long := strings.Repeat("x", 1<<20)
+	for what, c := range map[string]struct{ path, body string }{
+		"a scheduler algorithm": {"/v1/operator/scheduler/configuration", `{"SchedulerAlgorithm": "` + long + `"}`},
+		"the name of a field":   {"/v1/node/" + uuid + "/eligibility", `{"Eligibility": {"` + long + `": 1}}`},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+addr+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close() // all of it was read
+		if err != nil || resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: status %d, %v", what, resp.StatusCode, err)
+		}
+		if len(body) > errdefs.MaxText+100 {
+			t.Errorf("%s: the answer has %d bytes", what, len(body))
+		}
+		if what == "a scheduler algorithm" && (!strings.HasPrefix(string(body), "invalid scheduler algorithm: xxx") || !strings.Contains(string(body), "bytes are left out")) {
+			t.Errorf("%s: %.100s", what, body)
 		}
 	}
 }

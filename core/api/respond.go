@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -83,7 +84,19 @@ func writeError(w http.ResponseWriter, status int, text string) {
 	}
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // an error means that the client has gone
+	_, _ = io.WriteString(w, shorten(text)) // an error means that the client has gone
+}
+
+// shorten takes the middle out of a text that is longer than the text of an error may be
+// anywhere: errors quote what they refuse, and a request may have megabytes. What was wrong
+// is said at the beginning or at the end.
+func shorten(text string) string {
+	if len(text) <= errdefs.MaxText {
+		return text
+	}
+	const half = errdefs.MaxText / 2
+	left := fmt.Sprintf(" ... (%d bytes are left out) ... ", len(text)-2*half)
+	return strings.ToValidUTF8(text[:half], "") + left + strings.ToValidUTF8(text[len(text)-half:], "")
 }
 
 // answer writes the result of a route.

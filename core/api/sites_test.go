@@ -99,6 +99,8 @@ func TestRequestsThatABrowserMakesForOtherSitesAreRefused(t *testing.T) {
 		"a link in a mail that acts":    {asked{request: "GET /v1/client/gc", host: here, headers: "Sec-Fetch-Site: none\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: document"}, true},
 		"an image that acts, on a LAN":  {asked{request: "GET " + gc, host: "10.0.0.5:4646", headers: "User-Agent: " + firefox}, true},
 		"collecting":                    {asked{request: "PUT /v1/system/gc", host: here, headers: "Sec-Fetch-Site: cross-site"}, true},
+		"installing a plugin":           {asked{request: "POST /v1/agent/plugin/x/install", host: here, headers: "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: no-cors\nContent-Type: text/plain;charset=UTF-8"}, true},
+		"installing, no site is said":   {asked{request: "POST /v1/agent/plugin/x/install", host: here, headers: "Origin: " + evil}, true},
 		"a name of somebody else":       {asked{request: "GET /v1/jobs", host: "rebound.evil.example:4646"}, true},
 		"that name, as its own origin":  {asked{request: "PUT /v1/jobs", host: "evil.example:4646", headers: "Origin: http://evil.example:4646\nSec-Fetch-Site: same-origin"}, true},
 		"the name above a pattern":      {asked{request: "GET /v1/jobs", host: "nomad.example"}, true},
