@@ -29,7 +29,7 @@ import (
 var templates embed.FS
 
 // Kinds lists the kinds of plugins that can be generated.
-var Kinds = []string{"driver", "device", "stats"}
+var Kinds = []string{"driver", "device", "network", "stats"}
 
 // Langs lists the languages in which plugins can be generated. Only drivers can be in
 // another one than Go.
@@ -146,7 +146,7 @@ func (o *Options) check() (data, error) {
 		return data{}, errdefs.InvalidArgumentf("%q is not a Go module path, such as example.org/you/%s", o.Module, o.Name)
 	}
 	plain := strings.NewReplacer("-", "", "_", "").Replace(o.Name)
-	if token.IsKeyword(plain) || slices.Contains([]string{"main", "driver", "device", "stats", "plugin", "internal", "vendor", "testdata"}, plain) {
+	if token.IsKeyword(plain) || slices.Contains([]string{"main", "driver", "device", "network", "stats", "plugin", "internal", "vendor", "testdata"}, plain) {
 		plain += "plugin" // the name is a keyword, or an identifier that the generated files use
 	}
 	return data{

@@ -5,7 +5,8 @@
 // rules that can be checked from outside: its handshake, its Info, its schemas, and
 // the conformance checks of each contract that it serves, each in a fresh process. It
 // owns the report, not the rules: those are in sdk/driver/v1/drivercheck,
-// sdk/device/v1/devicecheck and sdk/stats/v1/statscheck. cmd/drover imports it.
+// sdk/device/v1/devicecheck, sdk/network/v1/networkcheck and sdk/stats/v1/statscheck.
+// cmd/drover imports it.
 package plugincheck
 
 import (

@@ -5,6 +5,7 @@ package plugins_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,6 +103,73 @@ func TestANewDevicePluginPassesItsRulesAndGivesATaskItsDevice(t *testing.T) {
 		return strings.Contains(out, "mine is /dev/null")
 	})
 }
+
+// TestANewNetworkPassesItsRulesAndLeadsAPortToAJob also looks at what is left when the job
+// has ended.
+func TestANewNetworkPassesItsRulesAndLeadsAPortToAJob(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("networks are made by root")
+	}
+	for _, tool := range []string{"ip", "nft", "nsenter", "/usr/bin/python3"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("needs the Debian packages iproute2, nftables, util-linux and python3: %v", err)
+		}
+	}
+	a := newAgent(t)
+	dir, executable := newPlugin(t, a, "network")
+	if out, code := a.CLIWithin(5*time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") || !strings.Contains(out, "pass  interrupted") {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
+	a.install("my-network", dir, executable)
+	a.start()
+	a.Must("job", "run", "-detach", a.Write("net.nomad.hcl", 0o600, inNewNetwork))
+	first := a.Await("net", "running", 1)[0]
+	left := filepath.Join("/run/netns", "my-network-"+first.ID)
+	if _, err := os.Stat(left); err != nil {
+		t.Errorf("the alloc has no namespace: %v", err)
+	}
+	get := func() bool {
+		resp, err := http.Get("http://127.0.0.1:28765/")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close() // only the status counts
+		return resp.StatusCode == http.StatusOK
+	}
+	a.Eventually(time.Minute, "the port leads to the task", get)
+	a.Must("job", "stop", "-detach", "net")
+	a.Await("net", "complete", 1)
+	a.Eventually(time.Minute, "nothing of the network is left", func() bool {
+		_, err := os.Lstat(left)
+		rules, _ := exec.CommandContext(t.Context(), "nft", "list", "tables").Output()
+		return os.IsNotExist(err) && !strings.Contains(string(rules), "my_network_") && !get()
+	})
+}
+
+// inNewNetwork serves HTTP in a network of the generated plugin.
+const inNewNetwork = `job "net" {
+  group "g" {
+    network {
+      mode = "cni/my-network"
+      port "http" {
+        static = 28765
+        to     = 8080
+      }
+    }
+    task "web" {
+      driver = "exec"
+      config {
+        command = "/usr/bin/python3"
+        args    = ["-m", "http.server", "8080"]
+      }
+      resources {
+        cpu    = 100
+        memory = 64
+      }
+    }
+  }
+}
+`
 
 func TestANewCollectorPassesItsRules(t *testing.T) {
 	a := newAgent(t)
