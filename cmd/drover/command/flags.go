@@ -113,6 +113,14 @@ func refuse(fs *flag.FlagSet, isBool bool, why string, names ...string) {
 	}
 }
 
+// given reports whether the command line has the flag: its default may be a value that
+// nobody could mean.
+func given(fs *flag.FlagSet, name string) bool {
+	found := false
+	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
 func detachFlag(fs *flag.FlagSet) *bool {
 	return fs.Bool("detach", false, "Returns at once and prints the id of the evaluation.")
 }

@@ -46,9 +46,7 @@ func nodeDrain() spec {
 			fs.BoolVar(&d.monitorOnly, "monitor", false, "Monitors a drain that is already in progress.")
 			fs.BoolVar(&d.yes, "yes", false, "Answers yes to the prompt that confirms a node given by prefix.")
 			return func(ctx context.Context, s *session, args []string) error {
-				fs.Visit(func(f *flag.Flag) {
-					d.deadlineGiven = d.deadlineGiven || f.Name == "deadline"
-				})
+				d.deadlineGiven = given(fs, "deadline")
 				if err := d.check(); err != nil {
 					return err
 				}

@@ -370,11 +370,14 @@ func keyringRotate() spec {
 			now := fs.Bool("now", false, "Activates the key at once. This is the default.")
 			prepublish := fs.Duration("prepublish", 0, "Publishes the key now and activates it after this time. Verifiers may cache the published keys for an hour.")
 			return func(ctx context.Context, s *session, _ []string) error {
-				if *now && *prepublish > 0 {
-					return errors.New("give either -now or -prepublish")
-				}
 				var at int64
-				if *prepublish > 0 {
+				if given(fs, "prepublish") {
+					if *now {
+						return errors.New("give either -now or -prepublish")
+					}
+					if *prepublish <= 0 {
+						return fmt.Errorf("-prepublish is %s; give a time above 0, or use -now", *prepublish)
+					}
 					at = time.Now().Add(*prepublish).UnixNano()
 				}
 				key, err := s.client.RotateRootKey(ctx, *full, at)

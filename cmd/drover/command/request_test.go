@@ -153,6 +153,10 @@ func TestUsesThatMakeNoSenseAreRefusedBeforeAnythingIsAsked(t *testing.T) {
 		"job run -address ftp://x -":                  "use http, https or unix",
 		"job run -ca-cert /nowhere -":                 "read the CA certificate",
 		"deployment status -monitor -json dddd":       "-monitor cannot be combined with -json",
+
+		"operator root keyring rotate -prepublish 0s":      "give a time above 0",
+		"operator root keyring rotate -prepublish=-1h":     "give a time above 0",
+		"operator root keyring rotate -now -prepublish 1h": "give either -now or -prepublish",
 	} {
 		t.Run(line, func(t *testing.T) {
 			f := newFake(t, world())
