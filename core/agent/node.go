@@ -217,7 +217,7 @@ func (a *Agent) followDriver(ctx context.Context, name string) {
 			var events <-chan driver.TaskEvent
 			if events, err = drv.TaskEvents(ctx); err == nil {
 				for ev := range events {
-					a.noteDriverEvent(ev)
+					a.noteDriverEvent(name, ev)
 				}
 			}
 		}
@@ -231,10 +231,10 @@ func (a *Agent) followDriver(ctx context.Context, name string) {
 	}
 }
 
-func (a *Agent) noteDriverEvent(ev driver.TaskEvent) {
+func (a *Agent) noteDriverEvent(of string, ev driver.TaskEvent) {
 	id, _, _ := strings.Cut(ev.TaskID, "/")
 	if r, err := a.allocs.Runner(id); err == nil {
-		r.NoteDriverEvent(ev)
+		r.NoteDriverEvent(of, ev)
 	}
 }
 

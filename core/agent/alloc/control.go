@@ -297,17 +297,19 @@ func (r *Runner) Exec(ctx context.Context, name string, opts driver.ExecOptions,
 	return runs[0].Driver.ExecTask(ctx, runs[0].ID, opts, stream)
 }
 
-// NoteDriverEvent adds news that a driver has of one of its tasks. It returns false if the
-// alloc has no such task.
-func (r *Runner) NoteDriverEvent(ev driver.TaskEvent) bool {
-	if ev.Progress != nil {
-		r.noteProgress(ev.TaskID, *ev.Progress)
-	}
+// NoteDriverEvent adds news that the named driver has of one of its tasks. It returns false if
+// the alloc has no such task, or if another driver runs it: a driver says nothing of tasks that
+// are not its own.
+func (r *Runner) NoteDriverEvent(of string, ev driver.TaskEvent) bool {
 	r.mu.Lock()
 	name := r.nameOf(ev.TaskID)
+	owned := name != "" && r.tasks[name].job.Driver == of
 	r.mu.Unlock()
-	if name == "" {
+	if !owned {
 		return false
+	}
+	if ev.Progress != nil {
+		r.noteProgress(ev.TaskID, *ev.Progress)
 	}
 	if ev.Progress != nil && ev.Message == "" {
 		return true

@@ -22,7 +22,7 @@ func TestTheProgressOfAStartIsToldAndNeitherKeptNorReported(t *testing.T) {
 		synctest.Wait()
 		tell := func(p driver.Progress, message string) {
 			t.Helper()
-			if !b.r.NoteDriverEvent(driver.TaskEvent{TaskID: "a1/web/1", Message: message, Progress: &p}) {
+			if !b.r.NoteDriverEvent("fake", driver.TaskEvent{TaskID: "a1/web/1", Message: message, Progress: &p}) {
 				t.Fatal("the alloc does not know its task")
 			}
 		}
@@ -47,8 +47,11 @@ func TestTheProgressOfAStartIsToldAndNeitherKeptNorReported(t *testing.T) {
 		b.hasEvent("web", "unpacks")
 		tell(driver.Progress{Phase: "Unpacking", Done: 2, Unit: "layers"}, "")
 		says("Unpacking: 2 layers so far")
-		if b.r.NoteDriverEvent(driver.TaskEvent{TaskID: "a1/web/7", Progress: &driver.Progress{Phase: "of another run"}}) {
+		if b.r.NoteDriverEvent("fake", driver.TaskEvent{TaskID: "a1/web/7", Progress: &driver.Progress{Phase: "of another run"}}) {
 			t.Error("an event of another run was taken")
+		}
+		if b.r.NoteDriverEvent("other", driver.TaskEvent{TaskID: "a1/web/1", Message: "is broken", Progress: &driver.Progress{Phase: "of another driver"}}) {
+			t.Error("an event of another driver was taken")
 		}
 		says("Unpacking: 2 layers so far")
 		time.Sleep(b.cfg.Limits.Slow)
@@ -74,7 +77,7 @@ func TestAStartThatBeginsAgainHasNoOldProgress(t *testing.T) {
 		tries := 0
 		b.driver.onStart = func(ctx context.Context, c *driver.TaskConfig) error {
 			if tries++; tries == 1 {
-				b.r.NoteDriverEvent(driver.TaskEvent{TaskID: c.ID, Progress: &driver.Progress{Phase: "first"}})
+				b.r.NoteDriverEvent("fake", driver.TaskEvent{TaskID: c.ID, Progress: &driver.Progress{Phase: "first"}})
 				if got := b.r.Steps()[0].Detail; got != "first" {
 					t.Errorf("the first try says %q", got)
 				}

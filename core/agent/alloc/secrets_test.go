@@ -46,7 +46,7 @@ func TestSecretsOfTemplatesReachTheDriverApartFromEnvAndShowInNoEvent(t *testing
 		says.TaskID = b.driver.configs[len(b.driver.configs)-1].ID
 		noted := func(after string) {
 			t.Helper()
-			if !b.r.NoteDriverEvent(says) {
+			if !b.r.NoteDriverEvent("fake", says) {
 				t.Fatalf("%s: nobody took the event", after)
 			}
 			synctest.Wait()

@@ -43,8 +43,9 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 	if err != nil {
 		return nil, nil, p.undo(ctx, d, config, begun, err)
 	}
-	if handle == nil || handle.TaskID == "" {
-		return nil, nil, errdefs.Internalf("driver %q: it started task %s and gave no handle for it; the plugin is defective", p.name, config.ID)
+	if handle == nil || handle.TaskID != config.ID {
+		err := errdefs.Internalf("driver %q: it started task %s and gave no handle for it, or that of another; the plugin is defective", p.name, config.ID)
+		return nil, nil, p.undo(ctx, d, config, begun, err)
 	}
 	p.remember(handle, gen)
 	if p.hooks.Started != nil {

@@ -77,6 +77,44 @@ func TestAStartThatFailedIsUndone(t *testing.T) {
 	}
 }
 
+// mistaken gives the handle of another task, or none.
+type mistaken struct {
+	*failing
+	handle *driver.Handle
+}
+
+func (m *mistaken) StartTask(context.Context, *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	return m.handle, nil, nil
+}
+
+// RecoverTask says which handle it is given.
+func (m *mistaken) RecoverTask(_ context.Context, h *driver.Handle) error {
+	*m.log = append(*m.log, "recover "+h.TaskID+" "+string(h.State))
+	return nil
+}
+
+func TestAHandleOfAnotherTaskIsRefusedAndItsOwnerKeepsIts(t *testing.T) {
+	for what, handle := range map[string]*driver.Handle{"none": nil, "without an id": {State: []byte("stolen")}, "another's": {TaskID: "victim", State: []byte("stolen")}} {
+		var log []string
+		d := &mistaken{&failing{newProcess(), nil, &log}, handle}
+		p := driver.NewProxy(d.Info(), driver.DefaultLimits(), driver.Hooks{})
+		p.Attach(t.Context(), d)
+		if err := p.RecoverTask(t.Context(), &driver.Handle{TaskID: "victim", State: []byte("own")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := p.StartTask(t.Context(), &driver.TaskConfig{ID: "t"}); !errdefs.IsInternal(err) {
+			t.Errorf("%s: class %s, %v", what, errdefs.ClassOf(err), err)
+		}
+		next := &mistaken{&failing{newProcess(), nil, &log}, nil}
+		p.Attach(t.Context(), next)
+		_, _ = p.InspectTask(t.Context(), "victim") // which has it recovered
+		if want := []string{"recover victim own", "stop t SIGKILL", "destroy t", "recover victim own"}; !slices.Equal(log, want) {
+			t.Errorf("%s: the driver was told %q, not %q", what, log, want)
+		}
+		p.Close()
+	}
+}
+
 // gone is a process that ended during a start: nothing is answered any more.
 type gone struct{ *failing }
 
