@@ -66,6 +66,7 @@ func TestWhatIsNoPluginOrLiesIsRefusedWithATypedError(t *testing.T) {
 		"garbage-handshake": {errdefs.FailedPrecondition, "its handshake does not fit this agent"},
 		"garbage-socket":    {errdefs.Unavailable, "does not say what it is"},
 		"moon":              {errdefs.FailedPrecondition, `isolates file systems in the way "moon"`},
+		"contradicts":       {errdefs.FailedPrecondition, "UnknownUser"},
 		"unsound-schema":    {errdefs.FailedPrecondition, `unknown type "quaternion"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,6 +33,9 @@ func checkDriver(b *driverBackend) error {
 	if i := info.Capabilities.FSIsolation; !slices.Contains(isolations, i) {
 		return errdefs.FailedPreconditionf("driver %q isolates file systems in the way %q, and this agent knows %q; install a version of the plugin that fits", info.Name, i, isolations[1:])
 	}
+	if c := info.Capabilities; c.UnknownUser && (c.DefaultUser != "" || c.DynamicUsers) {
+		return errdefs.FailedPreconditionf("driver %q says that only it knows the users of its tasks (UnknownUser), and names them as well (DefaultUser or DynamicUsers); the plugin is defective", info.Name)
+	}
 	if err := info.ConfigSchema.Check(); err != nil {
 		return errdefs.FailedPreconditionf("driver %q: the schema of its config is unsound; the plugin is defective: %w", info.Name, err)
 	}

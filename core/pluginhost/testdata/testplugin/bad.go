@@ -84,7 +84,7 @@ type bad struct {
 // badPlugins are the drivers of bad plugins, by name.
 var badPlugins = map[string]bool{
 	"absent": true, "closes-streams": true, "floods": true, "never-ends": true, "huge": true, "unknown-words": true, "stuck": true,
-	"renames": true, "moon": true, "unsound-schema": true, "refuses-config": true, "garbage-stdout": true, "slow": true, "panics": true,
+	"renames": true, "moon": true, "contradicts": true, "unsound-schema": true, "refuses-config": true, "garbage-stdout": true, "slow": true, "panics": true,
 	"away-devices": true, "usurps": true, "on-demand": true,
 }
 
@@ -124,6 +124,8 @@ func (b *bad) Info() driver.Info {
 	switch b.how {
 	case "moon":
 		info.Capabilities.FSIsolation = "moon"
+	case "contradicts":
+		info.Capabilities.UnknownUser, info.Capabilities.DefaultUser = true, "nobody"
 	case "on-demand":
 		info.Capabilities.OnDemand = true
 	case "unsound-schema":
