@@ -67,12 +67,21 @@ func (p *preparation) step(ctx context.Context, name string, limit time.Duration
 	return p.runStep(ctx, p.name, step{name: name, limit: limit, do: do})
 }
 
-// network has the group's network work: it may have been damaged since it was made.
+// network has the group's network work: it may have been damaged since it was made. Who
+// makes it may be away for a moment, as while its plugin is restarted: the task has not
+// failed by that, so it is asked again until the step's limit.
 func (p *preparation) network(ctx context.Context) error {
 	if !p.UsesNetwork() {
 		return nil
 	}
-	return p.step(ctx, StepNetwork, p.cfg.Limits.Network, p.makeNetwork)
+	return p.step(ctx, StepNetwork, p.cfg.Limits.Network, func(ctx context.Context) error {
+		for pause := retryMin; ; pause = min(2*pause, retryMax) {
+			err := p.makeNetwork(ctx)
+			if !errdefs.IsUnavailable(err) || !p.pauseIn(ctx, pause) {
+				return err
+			}
+		}
+	})
 }
 
 // start makes what the driver gets and has it start the task.
