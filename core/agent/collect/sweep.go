@@ -90,6 +90,9 @@ func (c *Collector) sweepCgroups(ctx context.Context) {
 	}
 }
 
+// sweepNetworks removes networks that no alloc owns: those of an agent that has lost its
+// state, and that of a call that was given up because its alloc was stopped and that the
+// plugin went on with after the network was destroyed.
 func (c *Collector) sweepNetworks(ctx context.Context) {
 	if c.cfg.Networks == nil {
 		return

@@ -163,11 +163,13 @@ func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attac
 	defer n.mu.Unlock()
 	var rec *record
 	err := n.store.locked(func() (err error) {
-		if rec, err = n.plan(r); err != nil {
-			return err
-		}
+		// A call that was given up must leave nothing: the caller may have destroyed the
+		// network while this one waited for its turn.
 		if err := ctx.Err(); err != nil {
 			return errdefs.Canceledf("make the network of alloc %s: %w", r.AllocID, err)
+		}
+		if rec, err = n.plan(r); err != nil {
+			return err
 		}
 		return n.make(rec)
 	})
