@@ -141,6 +141,7 @@ type Client struct {
 	PluginInstall bool     `json:"plugin_install,omitempty"`
 	Artifact      Artifact `json:"artifact"`
 	Template      Template `json:"template"`
+	Bridge
 }
 
 // Reserved are the node's resources that allocs may not use.
@@ -382,6 +383,7 @@ func (c *Config) Finish() error {
 		p := c.Plugins[name]
 		problems = append(problems, p.Problems(fmt.Sprintf("plugin %q", name))...)
 	}
+	c.Warnings = append(c.Warnings, c.bridgeWarnings()...)
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
 	}

@@ -24,8 +24,7 @@ var unused = map[string][]string{
 	"client": {
 		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
 		"gc_volumes_on_node_gc",
-		"cni_path", "cni_config_dir", "bridge_network_name", "bridge_network_subnet", "bridge_network_subnet_ipv6",
-		"bridge_network_hairpin_mode", "bind_wildcard_default_host_network", "cgroup_parent",
+		"cni_path", "cni_config_dir", "bind_wildcard_default_host_network", "cgroup_parent",
 		"log_file", "fingerprint",
 	},
 	"server": {

@@ -50,6 +50,10 @@ client {
   disk_total_mb     = 200000
   gc_disk_usage_threshold  = 100
   gc_inode_usage_threshold = 100
+  bridge_network_name         = "drbridge"
+  bridge_network_subnet       = "10.232.7.0/24"
+  bridge_network_subnet_ipv6  = "fd00:232::/64"
+  bridge_network_hairpin_mode = true
 }
 plugin "raw_exec" {
   config { enabled = true }
@@ -127,8 +131,15 @@ func (m *netMachine) look(id string) netAlloc {
 		if a.NetworkStatus.InterfaceName != "eth0" {
 			m.T.Fatalf("the alloc's interface is %q", a.NetworkStatus.InterfaceName)
 		}
-		_, err = netip.ParseAddr(out.address)
-		return err == nil
+		four, err := netip.ParseAddr(out.address)
+		six, err6 := netip.ParseAddr(a.NetworkStatus.AddressIPv6)
+		if err != nil || err6 != nil {
+			return false
+		}
+		if !netip.MustParsePrefix("10.232.7.0/24").Contains(four) || !netip.MustParsePrefix("fd00:232::/64").Contains(six) {
+			m.T.Fatalf("the addresses %s and %s are not in the subnets of the agent's configuration", four, six)
+		}
+		return true
 	})
 	stub := &model.AllocListStub{ID: id}
 	out.pid = m.PIDs([]*model.AllocListStub{stub})[id]
@@ -203,10 +214,7 @@ func (m *netMachine) answers(when string, all ...netAlloc) {
 		ask(a, "on the machine's loopback", func() string { return m.get(machine, "127.0.0.1", a.host) })
 		ask(a, "to another machine", func() string { return outside(m.address, a.host) })
 		ask(a, "to the machine on its own address", func() string { return m.get(machine, a.address, a.inside) })
-		for _, b := range all {
-			if b.id == a.id {
-				continue
-			}
+		for _, b := range all { // also to itself: the agent's configuration sets hairpin_mode
 			from := []string{"--target", fmt.Sprint(b.pid), "--net"}
 			ask(a, "to alloc "+b.id+" on the machine's address", func() string { return m.get(from, m.address, a.host) })
 			ask(a, "to alloc "+b.id+" on its own address", func() string { return m.get(from, a.address, a.inside) })
@@ -258,6 +266,9 @@ func (m *netMachine) left() (out []string) {
 		m.T.Fatal(err)
 	}
 	for _, t := range tables {
+		if t.Name != "drover-drbridge" {
+			m.T.Fatalf("the table %q is not that of the bridge of the agent's configuration", t.Name)
+		}
 		out = append(out, "table "+t.Name)
 	}
 	return append(out, files...)
