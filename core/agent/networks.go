@@ -10,17 +10,16 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/driver"
 )
 
 // addNetworks writes the networks that plugins offer into the node, before the machine's
-// own. The network "none" is not one: it leads nowhere.
+// own.
 func addNetworks(n *model.Node, prints []pluginhost.NetworkFingerprint) {
 	var offered []*model.NodeNetworkResource
 	for _, p := range prints {
 		for _, name := range p.Networks {
-			if name != "none" {
-				offered = append(offered, &model.NodeNetworkResource{Mode: name})
-			}
+			offered = append(offered, &model.NodeNetworkResource{Mode: name})
 		}
 		for k, v := range p.Attributes {
 			if _, taken := n.Attributes[k]; !taken && ofNetworks(k) {
@@ -29,6 +28,18 @@ func addNetworks(n *model.Node, prints []pluginhost.NetworkFingerprint) {
 		}
 	}
 	n.NodeResources.NodeNetworks = slices.Concat(offered, n.NodeResources.NodeNetworks)
+}
+
+// networkModes are the network modes that a driver says it supports. One that makes the
+// namespaces of groups itself also joins them.
+func networkModes(p pluginhost.DriverFingerprint) (out []string) {
+	for _, m := range p.Capabilities.NetworkModes {
+		out = append(out, string(m))
+	}
+	if slices.Contains(p.Features, driver.FeatureNetworks) && !slices.Contains(out, string(driver.NetworkGroup)) {
+		out = append(out, string(driver.NetworkGroup))
+	}
+	return out
 }
 
 // ofNetworks reports whether network plugins may set an attribute: the names are those

@@ -135,6 +135,11 @@ func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint) {
 		if detected && slices.Contains(p.Features, driver.FeatureUpdateResources) {
 			n.Attributes[model.UpdatesResourcesAttribute(p.Name)] = "true"
 		}
+		delete(info.Attributes, model.DriverNetworksAttribute(p.Name))
+		delete(n.Attributes, model.DriverNetworksAttribute(p.Name))
+		if modes := networkModes(p); detected && len(modes) > 0 {
+			n.Attributes[model.DriverNetworksAttribute(p.Name)] = strings.Join(modes, ",")
+		}
 		n.Drivers[p.Name] = info
 	}
 }

@@ -59,9 +59,7 @@ func bodyOf(p pluginhost.DriverFingerprint) *driverschema.Body {
 		SendSignals: c.SendSignals, Exec: c.Exec, MountConfigs: c.MountConfigs, DisableLogCollection: c.DisableLogCollection, Ignores: c.Ignores,
 		Validates: slices.Contains(p.Features, driver.FeatureValidateTask),
 	}}
-	for _, m := range c.NetworkModes {
-		out.Capabilities.NetworkModes = append(out.Capabilities.NetworkModes, string(m))
-	}
+	out.Capabilities.NetworkModes = networkModes(p)
 	return out
 }
 

@@ -116,7 +116,7 @@ func (r *report) task(g *model.TaskGroup, t *model.Task) {
 	}
 	if len(accepting) > 0 {
 		r.Warnings = append(r.Warnings, accepting[0].ignored(g, t)...)
-		r.Problems = append(r.Problems, accepting[0].opensNetwork(g, t)...)
+		r.networks(g, t, accepting)
 		r.ask(g, t, accepting)
 		return
 	}
@@ -127,6 +127,17 @@ func (r *report) task(g *model.TaskGroup, t *model.Task) {
 		}
 		r.Problems = append(r.Problems, at)
 	}
+}
+
+// networks notes the networks that no version of the driver can put the task into. Where
+// some can, the scheduler chooses their nodes.
+func (r *report) networks(g *model.TaskGroup, t *model.Task, accepting []*Body) {
+	for _, b := range accepting {
+		if len(b.networks(g, t)) == 0 {
+			return
+		}
+	}
+	r.Problems = append(r.Problems, accepting[0].networks(g, t)...)
 }
 
 // ask notes a task about which versions of its driver can be asked.

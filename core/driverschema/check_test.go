@@ -6,6 +6,7 @@ package driverschema_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/core/driverschema"
@@ -150,8 +151,9 @@ func TestWhatTheDriverWillNotActOnIsSaid(t *testing.T) {
 		at+`action[0]: driver "shell" runs no commands in tasks: the action cannot run`,
 		at+`service[0].check[1]: driver "shell" runs no commands in tasks: the check cannot run`,
 		group+`service[0].check[0]: driver "shell" runs no commands in tasks: the check cannot run`,
-		at+`logs: driver "shell" keeps no logs of its tasks: the block is ignored`,
-		group+`network[0].mode: task "server": driver "shell" cannot join a network of mode "bridge"`)
+		at+`logs: driver "shell" keeps no logs of its tasks: the block is ignored`)
+	same(t, driverschema.Check(everything(), with(unable)).Problems,
+		group+`network[0].mode: task "server": driver "shell" cannot join a network of mode "bridge": use mode "host", or put the task into a group of its own`)
 
 	plain := job(task(map[string]any{"command": "x"}))
 	plain.TaskGroups[0].Tasks[0].LogConfig = &model.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10}
@@ -170,6 +172,30 @@ func TestAJobWithoutANetworkIsRefusedWhereNoDriverKeepsItOff(t *testing.T) {
 		closed.Capabilities = driverschema.Capabilities{NetworkModes: []string{"host", mode}}
 		if r := driverschema.Check(j, with(closed)); len(r.Problems) > 0 {
 			t.Errorf("a driver that can by mode %q: %v", mode, r.Problems)
+		}
+	}
+}
+
+func TestAJobIsRefusedWhereNoVersionOfItsDriverJoinsTheGroupsNetwork(t *testing.T) {
+	for mode, refused := range map[string]map[string]bool{
+		"bridge": {"host": true, "host task none": true, "host group": false, "": false},
+		"cni/x":  {"host": true, "host task none": true, "host group": false, "": false},
+		"none":   {"host": true, "host task none": false, "host group": false, "": true},
+		"host":   {"host": false, "": false},
+	} {
+		j := job(task(map[string]any{"command": "x"}))
+		j.TaskGroups[0].Networks = []*model.NetworkResource{{Mode: mode}}
+		for modes, want := range refused {
+			b := shell()
+			b.Capabilities.NetworkModes = strings.Fields(modes)
+			if r := driverschema.Check(j, with(b)); (len(r.Problems) > 0) != want {
+				t.Errorf("mode %q with a driver of modes %q: %v", mode, modes, r.Problems)
+			}
+			older := shell()
+			older.Capabilities.NetworkModes = []string{"host", "group"}
+			if r := driverschema.Check(j, with(b, older)); len(r.Problems) > 0 {
+				t.Errorf("mode %q with a driver of modes %q and another version that can: %v", mode, modes, r.Problems)
+			}
 		}
 	}
 }

@@ -29,7 +29,6 @@ func (b *Body) ignored(g *model.TaskGroup, t *model.Task) []Finding {
 	if c.DisableLogCollection && ownLogs(t.LogConfig) {
 		n.addf("logs", "driver %q keeps no logs of its tasks: the block is ignored", b.Driver)
 	}
-	n.networks(c.NetworkModes, g)
 	return n.findings
 }
 
@@ -132,33 +131,22 @@ func ownLogs(l *model.LogConfig) bool {
 	return l != nil && *l != (model.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10})
 }
 
-// networks compares the group's networks with those that the driver supports. A driver
-// that lists none is not checked.
-func (n *notes) networks(modes []string, g *model.TaskGroup) {
-	if len(modes) == 0 {
-		return
-	}
-	for i, network := range g.Networks {
-		can := true
-		switch mode := network.Mode; mode {
-		case "", "host", "none": // for "none" see opensNetwork
-		default: // bridge, cni/NAME: a namespace that the node or the driver creates
-			can = slices.Contains(modes, "group") || slices.Contains(modes, "task")
-		}
-		if !can {
-			n.addf(fmt.Sprintf("network[%d].mode", i), "driver %q cannot join a network of mode %q", n.at.Driver, network.Mode)
-			n.ofGroup()
-		}
-	}
-}
-
-// opensNetwork finds groups without network whose driver would give the task one: it
-// neither keeps it off by itself nor joins the group's namespace.
-func (b *Body) opensNetwork(g *model.TaskGroup, t *model.Task) []Finding {
+// networks finds networks of the group that the driver cannot put the task into: it must
+// join the group's namespace, or for mode none may keep the task off by itself. A driver
+// that does not say what it can is refused for none, which must never be a network.
+func (b *Body) networks(g *model.TaskGroup, t *model.Task) []Finding {
 	n := &notes{at: Finding{Group: g.Name, Task: t.Name, Driver: b.Driver}}
+	modes := b.Capabilities.NetworkModes
+	joins := slices.Contains(modes, "group")
 	for i, network := range g.Networks {
-		if network.Mode == "none" && !slices.ContainsFunc(b.Capabilities.NetworkModes, func(mode string) bool { return slices.Contains([]string{"none", "group", "task"}, mode) }) {
-			n.addf(fmt.Sprintf("network[%d].mode", i), "driver %q cannot keep its tasks off the network: mode \"none\" is not possible with it; use a driver that can, such as exec or docker, or leave it out", b.Driver)
+		path := fmt.Sprintf("network[%d].mode", i)
+		switch mode := network.Mode; {
+		case mode == "" || mode == "host":
+		case mode == "none" && !joins && !slices.Contains(modes, "none"):
+			n.addf(path, "driver %q cannot keep its tasks off the network: mode \"none\" is not possible with it; use a driver that can, such as exec or docker, or leave it out", b.Driver)
+			n.ofGroup()
+		case mode != "none" && !joins && len(modes) > 0:
+			n.addf(path, "driver %q cannot join a network of mode %q: use mode \"host\", or put the task into a group of its own", b.Driver, mode)
 			n.ofGroup()
 		}
 	}

@@ -112,6 +112,12 @@ func (n *Node) UpdatesResources(driver string) bool {
 	return n.Attributes[UpdatesResourcesAttribute(driver)] == "true"
 }
 
+// DriverNetworksAttribute names the node attribute with the networks that tasks of a driver
+// can be in, separated by commas: "host", "group" (that of their group, whatever makes it)
+// and "none" (the driver keeps them off all networks by itself). It is missing if the driver
+// does not say. The node sets it; a driver's own fingerprint cannot.
+func DriverNetworksAttribute(driver string) string { return "driver." + driver + ".networks" }
+
 // DriverInfo is a node's report on one of its task drivers.
 type DriverInfo struct {
 	Attributes        map[string]string

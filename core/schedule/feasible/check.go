@@ -79,8 +79,8 @@ func (c *Checker) Check(n *model.Node) string {
 }
 
 // Stays returns "" if an alloc of the group that runs on n may stay there, otherwise the
-// reason why not. A driver or device that is out of order at the moment is none: the plugin
-// may be starting again, and the task runs without it.
+// reason why not. A driver, device or network that is out of order at the moment is none: the
+// plugin may be starting again, and the task runs without it.
 func (c *Checker) Stays(n *model.Node) string { return c.check(n, c.stays, c.checkPlace) }
 
 func (c *Checker) check(n *model.Node, verdicts map[string]string, checkClass func(*model.NodeTraits) string) string {
@@ -116,6 +116,11 @@ func (c *Checker) checkClass(t *model.NodeTraits) string {
 			return ReasonDrivers
 		}
 	}
+	for _, nw := range c.networks {
+		if r := c.checkMode(nw.Mode, t); r != "" {
+			return r
+		}
+	}
 	if r := c.checkRest(t); r != "" {
 		return r
 	}
@@ -127,7 +132,7 @@ func (c *Checker) checkClass(t *model.NodeTraits) string {
 	return ""
 }
 
-// checkPlace is checkClass without what drivers and devices are able to do.
+// checkPlace is checkClass without what plugins are able to do.
 func (c *Checker) checkPlace(t *model.NodeTraits) string {
 	if r := c.checkClassConstraints(t); r != "" {
 		return r
@@ -139,7 +144,7 @@ func (c *Checker) checkClassConstraints(t *model.NodeTraits) string {
 	return c.constraints(c.byClass, func(target string) (string, bool) { return resolve(target, c.region, t) })
 }
 
-// checkRest checks volumes and networks.
+// checkRest checks volumes and the addresses of ports.
 func (c *Checker) checkRest(t *model.NodeTraits) string {
 	for _, v := range c.volumes {
 		if v.Type != "" && v.Type != "host" {
@@ -151,8 +156,29 @@ func (c *Checker) checkRest(t *model.NodeTraits) string {
 		}
 	}
 	for _, nw := range c.networks {
-		if r := checkNetwork(nw, t); r != "" {
+		if r := checkPorts(nw, t); r != "" {
 			return r
+		}
+	}
+	return ""
+}
+
+// checkMode checks that the node can give the group the network, and that the drivers can
+// put their tasks into it. What a driver does not say of itself is left to the start.
+func (c *Checker) checkMode(mode string, t *model.NodeTraits) string {
+	if mode == "" || mode == "host" {
+		return ""
+	}
+	offered := slices.Contains(t.NetworkModes, mode)
+	for _, d := range c.drivers {
+		said, known := t.Attributes[model.DriverNetworksAttribute(d)]
+		can := strings.Split(said, ",")
+		switch {
+		case mode == "none" && slices.Contains(can, "none"): // nothing has to be made
+		case !offered:
+			return ReasonNetwork
+		case known && !slices.Contains(can, "group"):
+			return fmt.Sprintf("driver %q cannot join network %q", d, mode)
 		}
 	}
 	return ""
@@ -200,13 +226,7 @@ func hasDriver(t *model.NodeTraits, name string) bool {
 	return err == nil && ok
 }
 
-func checkNetwork(nw *model.NetworkResource, t *model.NodeTraits) string {
-	mode := nw.Mode
-	switch {
-	case mode == "" || mode == "host" || mode == "none":
-	case !slices.Contains(t.NetworkModes, mode):
-		return ReasonNetwork
-	}
+func checkPorts(nw *model.NetworkResource, t *model.NodeTraits) string {
 	for _, ports := range [][]model.Port{nw.ReservedPorts, nw.DynamicPorts} {
 		for _, p := range ports {
 			if !slices.Contains(t.HostNetworks, hostNetwork(p.HostNetwork)) {

@@ -87,3 +87,42 @@ func TestVolumesThatNobodyHonoursAreNotPlaced(t *testing.T) {
 		t.Errorf("a wildcard: got %q", got)
 	}
 }
+
+func TestAGroupIsPlacedOnlyWhereItsNetworkCanBeMadeAndItsDriversJoinIt(t *testing.T) {
+	const cannot = `driver "d" cannot join network "bridge"`
+	for _, c := range []struct {
+		mode, offered, driver, want string
+	}{
+		{"bridge", "bridge", "host,group", ""},
+		{"bridge", "", "host,group", feasible.ReasonNetwork},
+		{"bridge", "none", "host,group", feasible.ReasonNetwork},
+		{"bridge", "bridge", "host,task,none", cannot},
+		{"bridge", "bridge", "host", cannot},
+		{"bridge", "bridge", "", ""}, // it does not say
+		{"none", "", "host,none", ""},
+		{"none", "", "host,group", feasible.ReasonNetwork},
+		{"none", "bridge", "host,group", feasible.ReasonNetwork},
+		{"none", "none", "host,group", ""},
+		{"none", "none", "host,none", ""},
+		{"none", "", "", feasible.ReasonNetwork},
+		{"none", "none", "host", `driver "d" cannot join network "none"`},
+		{"host", "", "host", ""},
+		{"", "", "", ""},
+	} {
+		n := &model.Node{Drivers: map[string]*model.DriverInfo{"d": {Detected: true, Healthy: true}}, Attributes: map[string]string{}, NodeResources: &model.NodeResources{}}
+		if c.driver != "" {
+			n.Attributes[model.DriverNetworksAttribute("d")] = c.driver
+		}
+		if c.offered != "" {
+			n.NodeResources.NodeNetworks = []*model.NodeNetworkResource{{Mode: c.offered}}
+		}
+		tg := &model.TaskGroup{Networks: []*model.NetworkResource{{Mode: c.mode}}, Tasks: []*model.Task{{Name: "t", Driver: "d"}}}
+		checker := feasible.NewChecker(&model.Job{}, tg)
+		if got := checker.Check(n); got != c.want {
+			t.Errorf("mode %q on a node with %q and a driver with %q: got %q, want %q", c.mode, c.offered, c.driver, got, c.want)
+		}
+		if got := checker.Stays(n); got != "" { // its network plugin may be starting again
+			t.Errorf("mode %q: an alloc that runs may not stay: %q", c.mode, got)
+		}
+	}
+}
