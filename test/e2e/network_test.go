@@ -79,11 +79,16 @@ plugin "raw_exec" {
 func (m *netMachine) namespace() string { return strings.TrimPrefix(m.Wrap[1], "--net=") }
 
 // web is a job whose allocs answer with their ids.
-func web(id string, count int, port string) string {
+func web(id, kind string, count int, port string) string {
 	return fmt.Sprintf(`job %q {
+  type = %q
   group "g" {
     count = %d
-`+harness.OnlyOnce+`
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+
     network {
       mode = "bridge"
       port "http" {
@@ -103,7 +108,7 @@ func web(id string, count int, port string) string {
       }
     }
   }
-}`, id, count, port)
+}`, id, kind, count, port)
 }
 
 // netAlloc is an alloc of web with what is known of it.
@@ -292,8 +297,8 @@ func (m *netMachine) networkState() string {
 
 func TestAllocsOfBridgeNetworksAnswerThroughKillsAndLeaveNothing(t *testing.T) {
 	m := newNetMachine(t)
-	m.Run(web("static", 1, "static = 18080\nto = 8080"))
-	m.Run(web("dynamic", 2, ""))
+	m.Run(web("static", "system", 1, "static = 18080\nto = 8080"))
+	m.Run(web("dynamic", "service", 2, ""))
 	var all []netAlloc
 	for _, x := range slices.Concat(m.Await("static", model.AllocClientStatusRunning, 1), m.Await("dynamic", model.AllocClientStatusRunning, 2)) {
 		all = append(all, m.look(x.ID))
@@ -358,6 +363,16 @@ func TestAllocsOfBridgeNetworksAnswerThroughKillsAndLeaveNothing(t *testing.T) {
 		return os.IsNotExist(err)
 	})
 	m.nothingLeft()
+}
+
+func TestAGroupWithoutANetworkIsNotPlacedWhereNothingCanMakeThat(t *testing.T) {
+	a := newAgent(t).start()
+	for mode, why := range map[string]string{"none": "missing network", "bridge": "${attr.plugins.cni.version.bridge} semver >= 0.4.0"} {
+		file := a.Write(mode+".hcl", 0o600, harness.Shell(mode, "service", 1, fmt.Sprintf("network {\nmode = %q\n}", mode), "sleep 600"))
+		if out, code := a.CLI("job", "plan", file); code != 1 || !strings.Contains(out, "WARNING: Failed to place") || !strings.Contains(out, why) {
+			t.Errorf("mode %s: exit code %d\n%s", mode, code, out)
+		}
+	}
 }
 
 func (m *netMachine) nothingLeft() {
