@@ -42,7 +42,7 @@ func RecoverOnly(cfg Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.stores.close()) }()
-	n.transport = openTransport(Config{}, n.logger, nil)
+	n.transport = openTransport(Config{}, n.stores.log, n.logger, nil)
 	defer n.transport.Close()
 	return n.recover(cfg, adapter{machine: cfg.Machine, closing: context.Background(), fatal: fatal})
 }

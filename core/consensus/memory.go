@@ -23,7 +23,7 @@ func NewMemory() *Memory {
 }
 
 func (m *Memory) stores() stores {
-	return stores{log: joint{m.log}, stable: m.log, snapshots: m.snapshots}
+	return stores{log: m.log, stable: m.log, snapshots: m.snapshots}
 }
 
 // Clone returns a copy of what is stored now, while nobody writes. A server that starts with

@@ -67,7 +67,7 @@ func Open(cfg Config) (*Node, error) {
 		cancel()
 		return nil, err
 	}
-	n.stores, n.transport = st, openTransport(cfg, logger, &n.running)
+	n.stores, n.transport = st, openTransport(cfg, st.log, logger, &n.running)
 	if err := n.start(cfg, adapter{machine: cfg.Machine, closing: closing, fatal: fatal}); err != nil {
 		cancel()
 		return nil, errors.Join(err, n.transport.Close(), st.close())
@@ -253,7 +253,7 @@ func (n *Node) stop() error {
 	}
 	stopped := make(chan error, 1)
 	down := n.raft.Shutdown()
-	if t, ok := n.transport.(*pipelines); ok {
+	if t, ok := n.transport.(interface{ endPipelines() }); ok {
 		t.endPipelines()
 	}
 	go func() { stopped <- down.Error() }()

@@ -81,7 +81,7 @@ func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, err
 	if err != nil {
 		return stores{}, errors.Join(err, badger.Close())
 	}
-	return stores{log: joint{cached}, stable: watched, snapshots: snapshots, closer: badger, space: space, faults: watched}, nil
+	return stores{log: cached, stable: watched, snapshots: snapshots, closer: badger, space: space, faults: watched}, nil
 }
 
 func (s stores) close() error {

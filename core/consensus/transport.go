@@ -24,7 +24,7 @@ type transport interface {
 	Close() error
 }
 
-func openTransport(cfg Config, logger hclog.Logger, running *atomic.Pointer[raft.Raft]) transport {
+func openTransport(cfg Config, log raft.LogStore, logger hclog.Logger, running *atomic.Pointer[raft.Raft]) transport {
 	if cfg.Listener == nil {
 		_, memory := raft.NewInmemTransport(memoryAddress)
 		memory.Connect(memoryAddress, memory) // see Node.electSelf
@@ -45,7 +45,8 @@ func openTransport(cfg Config, logger hclog.Logger, running *atomic.Pointer[raft
 	if cfg.Lookup != nil {
 		conf.ServerAddressProvider = lookup{cfg.Lookup, running}
 	}
-	return &pipelines{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), open: map[raft.AppendPipeline]bool{}}
+	t := &pipelines{NetworkTransport: raft.NewNetworkTransportWithConfig(conf), open: map[raft.AppendPipeline]bool{}}
+	return newSnapshotEnd(t, log, running)
 }
 
 // lookup finds servers that have moved.
