@@ -113,11 +113,14 @@ func (c *NodeChange) Validate() error {
 	if c == nil || c.Node == nil {
 		return errdefs.InvalidArgumentf("the change of the registration is empty; send what differs")
 	}
+	if err := ValidateNodeID(c.Node.ID); err != nil {
+		return err
+	}
 	names := struct {
 		Fields, Resources []string
 		Gone              map[string][]string
 	}{c.Fields, c.Resources, c.Gone}
-	return NodeBounds.Check("node "+CutText(c.Node.ID, MaxNodeKey)+": the change of the registration: ", names)
+	return NodeBounds.Check("node "+c.Node.ID+": the change of the registration: ", names)
 }
 
 // Apply returns the registration that differs from before as c says. It shares values with

@@ -115,20 +115,22 @@ func TestFieldsThatAServerDoesNotKnowAreLeftOut(t *testing.T) {
 
 func TestAChangeThatNamesMoreThanARegistrationHasIsRefused(t *testing.T) {
 	many := make([]string, model.NodeBounds.Entries+1)
+	node := &model.Node{ID: "0a0b0c0d-0000-0000-0000-000000000001"}
 	for name, c := range map[string]*model.NodeChange{
 		"no change":      nil,
 		"no node":        {},
-		"fields":         {Node: &model.Node{}, Fields: many},
-		"resources":      {Node: &model.Node{}, Resources: many},
-		"removed keys":   {Node: &model.Node{}, Gone: map[string][]string{"Attributes": many}},
-		"a long name":    {Node: &model.Node{}, Fields: []string{strings.Repeat("x", model.NodeBounds.Text+1)}},
-		"too many bytes": {Node: &model.Node{}, Gone: map[string][]string{"A": many[1:], "B": many[1:], "C": slices.Repeat([]string{strings.Repeat("x", 1024)}, 4096)}},
+		"a long id":      {Node: &model.Node{ID: strings.Repeat("x", 1<<20)}},
+		"fields":         {Node: node, Fields: many},
+		"resources":      {Node: node, Resources: many},
+		"removed keys":   {Node: node, Gone: map[string][]string{"Attributes": many}},
+		"a long name":    {Node: node, Fields: []string{strings.Repeat("x", model.NodeBounds.Text+1)}},
+		"too many bytes": {Node: node, Gone: map[string][]string{"A": many[1:], "B": many[1:], "C": slices.Repeat([]string{strings.Repeat("x", 1024)}, 4096)}},
 	} {
 		if err := c.Validate(); !errdefs.IsInvalidArgument(err) || len(err.Error()) > 1000 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (&model.NodeChange{Node: &model.Node{}, Fields: []string{"Name"}, Gone: map[string][]string{"Attributes": {"a", "a", ""}}}).Validate(); err != nil {
+	if err := (&model.NodeChange{Node: node, Fields: []string{"Name"}, Gone: map[string][]string{"Attributes": {"a", "a", ""}}}).Validate(); err != nil {
 		t.Error(err)
 	}
 }
