@@ -4,6 +4,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"context"
 	"fmt"
 	"io"
@@ -254,6 +255,9 @@ func (m *netMachine) left() (out []string) {
 	}
 	defer h.Close()
 	links, err := h.LinkList()
+	for errors.Is(err, netlink.ErrDumpInterrupted) { // links changed meanwhile
+		links, err = h.LinkList()
+	}
 	if err != nil {
 		m.T.Fatal(err)
 	}
