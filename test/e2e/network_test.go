@@ -4,8 +4,8 @@
 package e2e_test
 
 import (
-	"errors"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
