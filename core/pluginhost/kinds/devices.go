@@ -263,14 +263,7 @@ func (s *deviceSlot) lost(_ *deviceBackend, reason error) {
 }
 
 func (s *deviceSlot) drained(ctx context.Context, b *deviceBackend) error {
-	ended := make(chan struct{})
-	go func() { b.calls.Wait(); close(ended) }() // each is bounded
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("devices are still being reserved or released in the old process: %w", ctx.Err())
-	}
+	return ended(ctx, &b.calls, "devices are still being reserved or released in the old process")
 }
 
 func (s *deviceSlot) take(f device.Fingerprint) {

@@ -258,14 +258,7 @@ func (s *networkSlot) lost(b *networkBackend, reason error) {
 }
 
 func (s *networkSlot) drained(ctx context.Context, b *networkBackend) error {
-	ended := make(chan struct{})
-	go func() { b.calls.Wait(); close(ended) }() // each is bounded
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("networks are still being made or removed in the old process: %w", ctx.Err())
-	}
+	return ended(ctx, &b.calls, "networks are still being made or removed in the old process")
 }
 
 func (s *networkSlot) take(f network.Fingerprint) {
