@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drover-project/drover/core/model"
 )
 
 // ReservedCores returns the cores that no task gets; Finish has validated them.
@@ -94,13 +96,7 @@ func portsProblem(key, text string) []string {
 		return nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
-		low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
-		if !isRange {
-			high = low
-		}
-		first, err := strconv.ParseUint(low, 10, 16)
-		last, err2 := strconv.ParseUint(high, 10, 16)
-		if err != nil || err2 != nil || first > last {
+		if _, _, ok := model.PortRange(part); !ok {
 			return []string{fmt.Sprintf("%s %q is not a list of ports such as \"22,8000-8010\"", key, text)}
 		}
 	}

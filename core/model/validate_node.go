@@ -175,13 +175,8 @@ func validateReserved(p *ValidationError, field, text string) {
 	}
 	ports := 0
 	for part := range strings.SplitSeq(text, ",") {
-		lo, hi, isRange := strings.Cut(strings.TrimSpace(part), "-")
-		if !isRange {
-			hi = lo
-		}
-		a, errA := strconv.ParseUint(lo, 10, 16)
-		b, errB := strconv.ParseUint(hi, 10, 16)
-		if errA != nil || errB != nil || a > b {
+		a, b, ok := PortRange(part)
+		if !ok {
 			p.addf("%s: %.80q is neither a port nor a range of ports", field, part)
 			return
 		}
@@ -190,4 +185,16 @@ func validateReserved(p *ValidationError, field, text string) {
 	if ports > maxPort+1 {
 		p.addf("%s names %d ports, some of them more than once; name each once", field, ports)
 	}
+}
+
+// PortRange reads one part of a list of ports, such as "22" or "8000-8010". ok is false if
+// it is neither a port nor a range of ports.
+func PortRange(part string) (first, last uint64, ok bool) {
+	low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
+	if !isRange {
+		high = low
+	}
+	first, errFirst := strconv.ParseUint(low, 10, 16)
+	last, errLast := strconv.ParseUint(high, 10, 16)
+	return first, last, errFirst == nil && errLast == nil && first <= last
 }
