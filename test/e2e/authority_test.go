@@ -128,6 +128,13 @@ func TestTheAuthorityOfALiveClusterIsReplaced(t *testing.T) {
 		<-a.Done
 		a.Launch()
 		a.Eventually(harness.Patience, "a machine is back", func() bool {
+			if !a.Alive() {
+				log := a.Log()
+				t.Fatalf("a machine has ended at its start: %v; its log ends:\n%s", a.Cmd.ProcessState, log[max(0, len(log)-2000):])
+			}
+			if _, err := a.Leader(a.Context()); err != nil { // what the others say may be from before the restart
+				return false
+			}
 			servers, err := leader.AutopilotHealth(leader.Context())
 			nodes, _, nodesErr := leader.Nodes(leader.Context(), nil)
 			return err == nil && servers.Healthy && len(servers.Servers) == 3 && nodesErr == nil && len(nodes) == 1 && nodes[0].Status == model.NodeStatusReady
