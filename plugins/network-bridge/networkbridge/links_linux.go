@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-project/drover/plugins/internal/netspace"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -98,7 +99,7 @@ func (s settings) attach(rec *record) error {
 	if err != nil {
 		return err
 	}
-	ns, in, err := within(rec.path())
+	ns, in, err := netspace.Within(rec.path())
 	if err != nil {
 		return err
 	}
@@ -153,9 +154,6 @@ func (s settings) bringUp(br, outside netlink.Link) error {
 
 // configure gives the interface of a namespace its addresses and routes.
 func configure(in *netlink.Handle, inside netlink.Link, addresses []netip.Prefix) error {
-	if err := loopbackUp(in); err != nil {
-		return err
-	}
 	for _, p := range addresses {
 		if err := in.AddrReplace(inside, address(p)); err != nil {
 			return fmt.Errorf("give the interface the address %s: %w", p, err)
@@ -195,7 +193,7 @@ func detach(rec *record) error {
 
 // inspect says what of the network of a record does not work.
 func (s settings) inspect(rec *record) error {
-	ns, in, err := within(rec.path())
+	ns, in, err := netspace.Within(rec.path())
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/drover-project/drover/plugins/internal/netspace"
 	"github.com/drover-project/drover/sdk/errdefs"
 	network "github.com/drover-project/drover/sdk/network/v1"
 	"github.com/drover-project/drover/sdk/plugin"
@@ -73,7 +74,7 @@ var _ network.Network = (*Network)(nil)
 
 // New returns a plugin that keeps its records and namespaces in dir, an absolute path.
 func New(dir string) *Network {
-	return &Network{store: &store{dir: dir}, set: settings{name: "nomad"}}
+	return &Network{store: newStore(dir), set: settings{name: "nomad"}}
 }
 
 // Info implements network.Network.
@@ -162,12 +163,7 @@ func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attac
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var rec *record
-	err := n.store.locked(func() (err error) {
-		// A call that was given up must leave nothing: the caller may have destroyed the
-		// network while this one waited for its turn.
-		if err := ctx.Err(); err != nil {
-			return errdefs.Canceledf("make the network of alloc %s: %w", r.AllocID, err)
-		}
+	err := n.store.locked(ctx, func() (err error) {
 		if rec, err = n.plan(r); err != nil {
 			return err
 		}
@@ -186,7 +182,7 @@ func (n *Network) plan(r network.Request) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec := &record{AllocID: r.AllocID, Network: r.Network, Path: r.Path, Hostname: r.Hostname, Ports: r.Ports, DNS: r.DNS, namespace: n.store.namespace(r.AllocID)}
+	rec := &record{AllocID: r.AllocID, Network: r.Network, Path: r.Path, Hostname: r.Hostname, Ports: r.Ports, DNS: r.DNS, namespace: n.store.Namespace(r.AllocID)}
 	if r.Network == bridged {
 		if rec.Addresses, err = n.set.addresses(r.AllocID, all); err != nil {
 			return nil, err
@@ -195,18 +191,18 @@ func (n *Network) plan(r network.Request) (*record, error) {
 	if reflect.DeepEqual(all[r.AllocID], rec) {
 		return rec, nil
 	}
-	return rec, n.store.put(rec)
+	return rec, n.store.Put(rec)
 }
 
 // make makes of a record what is missing on the machine.
 func (n *Network) make(rec *record) error {
 	if rec.Path == "" {
-		if err := makeNamespace(rec.namespace); err != nil {
+		if err := netspace.Make(rec.namespace); err != nil {
 			return err
 		}
 	}
-	if rec.Network == isolated {
-		return bringLoopbackUp(rec.path())
+	if err := netspace.LoopbackUp(rec.path()); err != nil || rec.Network == isolated {
+		return err
 	}
 	if err := n.set.attach(rec); err != nil {
 		return err
@@ -224,11 +220,11 @@ func (n *Network) syncRules() error {
 }
 
 // Inspect implements network.Network.
-func (n *Network) Inspect(_ context.Context, allocID string) (*network.Attachment, error) {
+func (n *Network) Inspect(ctx context.Context, allocID string) (*network.Attachment, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var rec *record
-	err := n.store.locked(func() error {
+	err := n.store.locked(ctx, func() error {
 		all, err := n.store.all()
 		if err != nil {
 			return err
@@ -236,7 +232,7 @@ func (n *Network) Inspect(_ context.Context, allocID string) (*network.Attachmen
 		if rec = all[allocID]; rec == nil {
 			return errdefs.NotFoundf("alloc %s has no network", allocID)
 		}
-		if !isNamespace(rec.path()) {
+		if !netspace.Is(rec.path()) {
 			return errdefs.FailedPreconditionf("the namespace %s of alloc %s is gone", rec.path(), allocID)
 		}
 		if rec.Network == bridged {
@@ -252,10 +248,10 @@ func (n *Network) Inspect(_ context.Context, allocID string) (*network.Attachmen
 
 // Destroy implements network.Network. The record goes last, so that what a killed process
 // has left is found.
-func (n *Network) Destroy(_ context.Context, allocID string) error {
+func (n *Network) Destroy(ctx context.Context, allocID string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.store.locked(func() error {
+	return n.store.locked(ctx, func() error {
 		all, err := n.store.all()
 		if err != nil || all[allocID] == nil {
 			return err
@@ -264,7 +260,7 @@ func (n *Network) Destroy(_ context.Context, allocID string) error {
 		if err := detach(rec); err != nil {
 			return err
 		}
-		if err := removeNamespace(rec.namespace); err != nil {
+		if err := netspace.Remove(rec.namespace); err != nil {
 			return err
 		}
 		delete(all, allocID)
@@ -274,16 +270,16 @@ func (n *Network) Destroy(_ context.Context, allocID string) error {
 			}
 			forgetConnections(rec)
 		}
-		return n.store.remove(allocID)
+		return n.store.Remove(allocID)
 	})
 }
 
 // List implements network.Network.
-func (n *Network) List(context.Context) (ids []string, err error) {
+func (n *Network) List(ctx context.Context) (ids []string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	err = n.store.locked(func() error {
-		ids, err = n.store.ids()
+	err = n.store.locked(ctx, func() error {
+		ids, err = n.store.IDs()
 		return err
 	})
 	return ids, err

@@ -5,26 +5,10 @@
 
 package networkbridge
 
-import (
-	"os"
-
-	"github.com/drover-project/drover/sdk/errdefs"
-)
+import "github.com/drover-project/drover/plugins/internal/netspace"
 
 // probe says why this machine cannot have networks.
-func probe() error {
-	return errdefs.FailedPreconditionf("networks of allocs are made on Linux only; use mode \"host\"")
-}
-
-func lockFile(*os.File) error { return nil }
-
-func isNamespace(string) bool { return false }
-
-func makeNamespace(string) error { return probe() }
-
-func removeNamespace(string) error { return nil }
-
-func bringLoopbackUp(string) error { return probe() }
+func probe() error { return netspace.Probe() }
 
 func (s settings) attach(*record) error { return probe() }
 

@@ -5,17 +5,11 @@ package networkbridge
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
+	"context"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 
+	"github.com/drover-project/drover/plugins/internal/netrecords"
 	"github.com/drover-project/drover/sdk/errdefs"
 	network "github.com/drover-project/drover/sdk/network/v1"
 )
@@ -82,12 +76,9 @@ func (s settings) addresses(allocID string, all map[string]*record) (out []netip
 	return out, nil
 }
 
-// allocIDs are names of files without any meaning for a path.
-var allocIDs = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-
 func checkRequest(r network.Request) error {
-	if !allocIDs.MatchString(r.AllocID) {
-		return errdefs.InvalidArgumentf("%q is not the id of an alloc", r.AllocID)
+	if err := netrecords.CheckID(r.AllocID); err != nil {
+		return err
 	}
 	if len(r.Args) > 0 {
 		return errdefs.InvalidArgumentf("network %q takes no arguments; remove cni { args } from the group's network, or use mode \"cni/NAME\"", r.Network)
@@ -106,94 +97,25 @@ func checkRequest(r network.Request) error {
 	return nil
 }
 
-// store keeps the records in a directory, which processes of several versions share.
-type store struct{ dir string }
+// store keeps the records.
+type store struct{ netrecords.Store[record] }
 
-func (s *store) records() string            { return filepath.Join(s.dir, "networks") }
-func (s *store) file(id string) string      { return filepath.Join(s.records(), id+".json") }
-func (s *store) namespace(id string) string { return filepath.Join(s.dir, "netns", id) }
-
-// locked calls f while no other process uses the records.
-func (s *store) locked(f func() error) error {
-	for _, dir := range []string{s.records(), filepath.Join(s.dir, "netns")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("keep the networks of allocs: %w", err)
-		}
-	}
-	lock, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return fmt.Errorf("keep the networks of allocs: %w", err)
-	}
-	defer lock.Close()
-	if err := lockFile(lock); err != nil {
-		return fmt.Errorf("lock the networks of allocs: %w", err)
-	}
-	return f()
+func newStore(dir string) *store {
+	return &store{netrecords.Store[record]{
+		Dir: dir, Owner: func(r *record) string { return r.AllocID },
+		// Its addresses are unknown, and its links are found by the alloc's id.
+		Damaged: func(id string) *record { return &record{AllocID: id, Network: bridged} },
+	}}
 }
 
-// ids returns the ids of all records, in order.
-func (s *store) ids() ([]string, error) {
-	entries, err := os.ReadDir(s.records())
-	if err != nil {
-		return nil, fmt.Errorf("list the networks of allocs: %w", err)
-	}
-	var out []string
-	for _, e := range entries {
-		if id, ok := strings.CutSuffix(e.Name(), ".json"); ok {
-			out = append(out, id)
-		}
-	}
-	slices.Sort(out)
-	return out, nil
-}
+// locked calls f while no other process uses the records: the rules are made of all of them.
+func (s *store) locked(ctx context.Context, f func() error) error { return s.Locked(ctx, "lock", f) }
 
-// all returns all records by alloc. A file that is damaged counts as a network without
-// addresses, so that it can be destroyed.
+// all returns all records by alloc.
 func (s *store) all() (map[string]*record, error) {
-	ids, err := s.ids()
-	if err != nil {
-		return nil, err
+	all, err := s.All()
+	for id, r := range all {
+		r.namespace = s.Namespace(id)
 	}
-	out := make(map[string]*record, len(ids))
-	for _, id := range ids {
-		body, err := os.ReadFile(s.file(id))
-		if err != nil {
-			return nil, fmt.Errorf("read the network of alloc %s: %w", id, err)
-		}
-		r := &record{}
-		if err := json.Unmarshal(body, r); err != nil || r.AllocID != id {
-			r = &record{AllocID: id, Network: bridged}
-		}
-		r.namespace = s.namespace(id)
-		out[id] = r
-	}
-	return out, nil
-}
-
-// put stores a record durably.
-func (s *store) put(r *record) error {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return errdefs.Internalf("encode the network of alloc %s: %w", r.AllocID, err)
-	}
-	tmp := s.file(r.AllocID) + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("keep the network of alloc %s: %w", r.AllocID, err)
-	}
-	_, err = f.Write(body)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(tmp, s.file(r.AllocID))
-	}
-	if err != nil {
-		return fmt.Errorf("keep the network of alloc %s: %w", r.AllocID, err)
-	}
-	return nil
-}
-
-func (s *store) remove(id string) error {
-	if err := os.Remove(s.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget the network of alloc %s: %w", id, err)
-	}
-	return nil
+	return all, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-project/drover/plugins/internal/netspace"
 	"github.com/drover-project/drover/sdk/errdefs"
 	network "github.com/drover-project/drover/sdk/network/v1"
 )
@@ -36,13 +37,19 @@ var (
 
 func (s settings) tableName() string { return "drover-" + s.name }
 
-func probeRules() error {
-	c, err := nftables.New()
-	if err != nil {
+// probe says why this machine cannot have networks; nil if it can.
+func probe() error {
+	if err := netspace.Probe(); err != nil {
 		return err
 	}
-	_, err = c.ListTablesOfFamily(nftables.TableFamilyIPv4)
-	return err
+	c, err := nftables.New()
+	if err == nil {
+		_, err = c.ListTablesOfFamily(nftables.TableFamilyIPv4)
+	}
+	if err != nil {
+		return errdefs.FailedPreconditionf("the kernel's nftables cannot be used; load the module nf_tables: %w", err)
+	}
+	return nil
 }
 
 // writeRules replaces the tables of this bridge by what the records need, in one

@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package networkbridge
+package netspace
 
 import (
 	"errors"
@@ -17,32 +17,27 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// probe says why this machine cannot have networks; nil if it can.
-func probe() error {
+// Probe says why this process cannot make namespaces; nil if it can.
+func Probe() error {
 	if os.Geteuid() != 0 {
 		return errdefs.FailedPreconditionf("networks of allocs need an agent that runs as root")
 	}
 	if _, err := os.Stat("/proc/self/ns/net"); err != nil {
 		return errdefs.FailedPreconditionf("the kernel has no network namespaces: %w", err)
 	}
-	if err := probeRules(); err != nil {
-		return errdefs.FailedPreconditionf("the kernel's nftables cannot be used; load the module nf_tables: %w", err)
-	}
 	return nil
 }
 
-func lockFile(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }
-
-// isNamespace reports whether there is a namespace at the path: a file that nothing is
+// Is reports whether there is a namespace at the path: a file that nothing is
 // mounted on was left by a kill or a reboot.
-func isNamespace(path string) bool {
+func Is(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && int64(st.Type) == unix.NSFS_MAGIC
 }
 
-// makeNamespace makes a namespace and mounts it at the path, unless there is one.
-func makeNamespace(path string) error {
-	if isNamespace(path) {
+// Make makes a namespace and mounts it at the path, unless there is one.
+func Make(path string) error {
+	if Is(path) {
 		return nil
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600)
@@ -65,10 +60,10 @@ func makeNamespace(path string) error {
 	return nil
 }
 
-// removeNamespace removes what makeNamespace has made. Its processes keep it until they
+// Remove removes what Make has made. Its processes keep it until they
 // end.
-func removeNamespace(path string) error {
-	for isNamespace(path) {
+func Remove(path string) error {
+	for Is(path) {
 		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 			return fmt.Errorf("unmount the namespace %s: %w", path, err)
 		}
@@ -79,8 +74,8 @@ func removeNamespace(path string) error {
 	return nil
 }
 
-// within opens a namespace. Its caller closes both.
-func within(path string) (netns.NsHandle, *netlink.Handle, error) {
+// Within opens a namespace for netlink. Its caller closes both.
+func Within(path string) (netns.NsHandle, *netlink.Handle, error) {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
 		return ns, nil, errdefs.FailedPreconditionf("open the namespace %s: %w", path, err)
@@ -93,17 +88,14 @@ func within(path string) (netns.NsHandle, *netlink.Handle, error) {
 	return ns, h, nil
 }
 
-func bringLoopbackUp(path string) error {
-	ns, h, err := within(path)
+// LoopbackUp brings the loopback of a namespace up.
+func LoopbackUp(path string) error {
+	ns, h, err := Within(path)
 	if err != nil {
 		return err
 	}
 	defer ns.Close()
 	defer h.Close()
-	return loopbackUp(h)
-}
-
-func loopbackUp(h *netlink.Handle) error {
 	lo, err := h.LinkByName("lo")
 	if err == nil {
 		err = h.LinkSetUp(lo)
