@@ -5,7 +5,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GO      ?= go
-PLUGINS := driver-exec driver-docker driver-qemu network-bridge stats-host
+PLUGINS := driver-exec driver-docker driver-qemu network-bridge network-cni stats-host
 # Plugins that open a library at run time are linked dynamically, so they are
 # binaries of their own.
 OWN_PLUGINS := device-nvidia

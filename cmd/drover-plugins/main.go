@@ -19,6 +19,7 @@ import (
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
 	"github.com/drover-project/drover/plugins/network-bridge/networkbridge"
+	"github.com/drover-project/drover/plugins/network-cni/networkcni"
 	"github.com/drover-project/drover/plugins/stats-host/statshost"
 )
 
@@ -28,6 +29,7 @@ var plugins = map[string]func() error{
 	"driver-exec":    driverexec.Main,
 	"driver-qemu":    driverqemu.Main,
 	"network-bridge": networkbridge.Main,
+	"network-cni":    networkcni.Main,
 	"stats-host":     statshost.Main,
 }
 

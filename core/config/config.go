@@ -142,6 +142,7 @@ type Client struct {
 	Artifact      Artifact `json:"artifact"`
 	Template      Template `json:"template"`
 	Bridge
+	CNI
 }
 
 // Reserved are the node's resources that allocs may not use.
@@ -383,7 +384,7 @@ func (c *Config) Finish() error {
 		p := c.Plugins[name]
 		problems = append(problems, p.Problems(fmt.Sprintf("plugin %q", name))...)
 	}
-	c.Warnings = append(c.Warnings, c.bridgeWarnings()...)
+	c.Warnings = append(c.Warnings, c.networkWarnings()...)
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
 	}

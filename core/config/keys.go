@@ -24,7 +24,7 @@ var unused = map[string][]string{
 	"client": {
 		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
 		"gc_volumes_on_node_gc",
-		"cni_path", "cni_config_dir", "bind_wildcard_default_host_network", "cgroup_parent",
+		"bind_wildcard_default_host_network", "cgroup_parent",
 		"log_file", "fingerprint",
 	},
 	"server": {
@@ -102,7 +102,7 @@ func dropFixed(file string, tree map[string]any) (out []string) {
 	return out
 }
 
-// Unused returns the keys that cause warnings, such as "client.cni_path".
+// Unused returns the keys that cause warnings, such as "client.cgroup_parent".
 func Unused() []string {
 	var out []string
 	for section, keys := range unused {

@@ -422,7 +422,7 @@ func (m *netMachine) checkEnviron(a netAlloc) {
 
 // networkProcesses are the processes of the network plugin.
 func (m *netMachine) networkProcesses() (out []int) {
-	for _, pid := range m.Processes("network-bridge") {
+	for _, pid := range m.Processes("network-") {
 		if harness.Running(pid) {
 			out = append(out, pid)
 		}

@@ -303,9 +303,7 @@ func (d *Daemon) pluginConfig() map[string]map[string]any {
 			plugins[name] = withChroot(plugins[name], chroot)
 		}
 	}
-	if bridge := d.cfg().Client.Bridge.Under(plugins[config.BridgePlugin]); bridge != nil {
-		plugins[config.BridgePlugin] = bridge
-	}
+	d.cfg().Client.AddNetworkKeys(plugins)
 	return plugins
 }
 

@@ -11,13 +11,14 @@ import (
 	"github.com/drover-project/drover/core/config"
 )
 
-func TestTheKeysOfTheBridgeAreThoseOfItsPluginWhichItsBlockOverrides(t *testing.T) {
+func TestTheKeysOfNetworksAreThoseOfTheirPluginsWhoseBlocksOverrideThem(t *testing.T) {
 	c := config.DevDefaults()
 	if err := c.Merge("x.hcl", []byte(`
 client {
   bridge_network_name         = "br1"
   bridge_network_subnet       = "10.1.0.0/16"
   bridge_network_hairpin_mode = false
+  cni_path                    = "/usr/lib/cni"
 }
 plugin "network-bridge" {
   config {
@@ -31,17 +32,21 @@ plugin "network-bridge" {
 	if err := c.Finish(); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]any{
-		"bridge_network_name": "br1", "bridge_network_subnet": "10.2.0.0/16", "bridge_network_subnet_ipv6": "fd00::/64", "bridge_network_hairpin_mode": false,
+	want := map[string]map[string]any{
+		"network-bridge": {"bridge_network_name": "br1", "bridge_network_subnet": "10.2.0.0/16", "bridge_network_subnet_ipv6": "fd00::/64", "bridge_network_hairpin_mode": false},
+		"network-cni":    {"cni_path": "/usr/lib/cni"},
 	}
-	if got := c.Client.Bridge.Under(c.Plugins[config.BridgePlugin].Config); !reflect.DeepEqual(got, want) {
-		t.Errorf("the plugin gets %v, not %v", got, want)
+	got := map[string]map[string]any{"network-bridge": c.Plugins["network-bridge"].Config}
+	if c.Client.AddNetworkKeys(got); !reflect.DeepEqual(got, want) {
+		t.Errorf("the plugins get %v, not %v", got, want)
 	}
 	warned := []string{`client.bridge_network_subnet = 10.1.0.0/16 has no effect: the block plugin "network-bridge" sets it to 10.2.0.0/16`}
 	if !slices.Equal(c.Warnings, warned) {
 		t.Errorf("warnings: %q", c.Warnings)
 	}
-	if got := config.Defaults().Client.Bridge.Under(nil); got != nil {
-		t.Errorf("without keys the plugin gets %v", got)
+	none := map[string]map[string]any{}
+	defaults := config.Defaults()
+	if defaults.Client.AddNetworkKeys(none); len(none) != 0 {
+		t.Errorf("without keys the plugins get %v", none)
 	}
 }
