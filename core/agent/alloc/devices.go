@@ -65,7 +65,7 @@ func (r *Runner) UsesDevices(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tasks[name]
-	return t != nil && (!r.begun || t.state.Phase != task.Dead || t.freeing > 0)
+	return t != nil && (!r.begun || t.state.Phase != task.Dead || len(t.freeing) > 0)
 }
 
 // NoteTask adds an event to a task of the alloc.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/agent/task"
@@ -46,8 +47,8 @@ func (r *Runner) carryOut(te taskEffects) {
 			r.wakeAt(t, te.name, w.At)
 			continue
 		}
-		if _, ok := e.(task.Destroy); ok {
-			t.freeing++
+		if d, ok := e.(task.Destroy); ok {
+			t.freeing = append(t.freeing, d.Run)
 		}
 		slow = append(slow, e)
 	}
@@ -64,7 +65,7 @@ func (r *Runner) carryOut(te taskEffects) {
 				r.stopTask(driverName, te.name, e)
 			case task.Destroy:
 				r.destroy(driverName, te.name, e.Run)
-				r.freed(te.name)
+				r.freed(te.name, e.Run)
 			case task.Update:
 				r.updateTask(driverName, te.name, e.Run)
 			}
@@ -73,10 +74,13 @@ func (r *Runner) carryOut(te taskEffects) {
 }
 
 // freed says that the driver has destroyed a run, or was asked to without success.
-func (r *Runner) freed(name string) {
+func (r *Runner) freed(name string, run uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tasks[name].freeing--
+	t := r.tasks[name]
+	if at := slices.Index(t.freeing, run); at >= 0 {
+		t.freeing = slices.Delete(t.freeing, at, at+1)
+	}
 	r.lookAtDevices(name)
 }
 

@@ -4,6 +4,7 @@
 package alloc
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,11 +21,12 @@ func ParseTaskID(id string) (allocID, name string, run uint64, ok bool) {
 }
 
 // Owns reports whether a run of a task belongs to the alloc: it is being started, runs,
-// or its end has not been reported yet. A run is recorded before its driver is asked to
-// start it. So a task that a driver has and no alloc owns is left over, and is ended.
+// its end has not been reported yet, or its driver is still destroying it. A run is
+// recorded before its driver is asked to start it. So a task that a driver has and no
+// alloc owns is left over, and is ended.
 func (r *Runner) Owns(name string, run uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tasks[name]
-	return t != nil && t.state.Run == run && t.state.Phase != task.Dead
+	return t != nil && (t.state.Run == run && t.state.Phase != task.Dead || slices.Contains(t.freeing, run))
 }

@@ -94,7 +94,7 @@ type taskRun struct {
 	left         <-chan struct{}       // closed when an abandoned step has ended
 	reserved     atomic.Pointer[device.Reservation]
 	secrets      atomic.Pointer[strings.Replacer] // hides the task's secrets in texts
-	freeing      int                              // runs that the driver is destroying
+	freeing      []uint64                         // runs that the driver is destroying
 	grouped      grouped
 }
 

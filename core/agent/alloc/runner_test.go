@@ -409,6 +409,25 @@ func TestWhatAnEndedTaskHoldsIsFreedThoughTheAgentEnds(t *testing.T) {
 	})
 }
 
+func TestARunIsOwnedUntilItsDriverHasDestroyedIt(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		b.driver.destroying = time.Second
+		a := newAlloc(newTask("web"))
+		b.run(a)
+		synctest.Wait()
+		b.r.Update(stopped(a))
+		synctest.Wait()
+		if !b.r.Ended() || !b.r.Owns("web", 1) {
+			t.Errorf("ended %v; a run that is being destroyed has no owner", b.r.Ended())
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if b.r.Owns("web", 1) || len(b.driver.tasks) != 0 {
+			t.Errorf("a run that was destroyed is owned; the driver has %d tasks", len(b.driver.tasks))
+		}
+	})
+}
+
 func TestADriversErrorExplainsItselfInTheEventAndDelaysTheNextTry(t *testing.T) {
 	with(t, func(t *testing.T, b *bed) {
 		tries := 0

@@ -56,23 +56,43 @@ func (c *Collector) sweepDriver(ctx context.Context, name string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
-	list, err := l.ListTasks(ctx)
+	ghosts, err := c.ghosts(ctx, l)
 	if err != nil {
 		if !errdefs.IsUnimplemented(err) && !errdefs.IsUnavailable(err) {
 			c.cfg.Logger.Warn("a driver cannot say which tasks it has", "driver", name, "error", err)
 		}
 		return
 	}
-	for _, h := range list { // who owns them is looked up after they were listed
-		id := h.TaskID
-		if c.cfg.Allocs.Owned(id) {
-			continue
-		}
+	for _, id := range ghosts {
 		c.cfg.Logger.Warn("a driver has a task that no allocation owns; it is ended", "driver", name, "task_id", id)
 		if err := d.DestroyTask(ctx, driver.TaskRef{ID: id}, true); err != nil {
 			c.cfg.Logger.Warn("a task that no allocation owns cannot be ended yet; it is tried again", "driver", name, "task_id", id, "error", err)
 		}
 	}
+}
+
+// ghosts returns the tasks of a driver that no alloc owns. An owner is looked up after the
+// tasks were listed, because a run has an owner before it has a task. They are listed again
+// after that, because a task may have ended and been collected in between.
+func (c *Collector) ghosts(ctx context.Context, l driver.Lister) (ids []string, err error) {
+	list, err := l.ListTasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range list {
+		if !c.cfg.Allocs.Owned(h.TaskID) {
+			ids = append(ids, h.TaskID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	if list, err = l.ListTasks(ctx); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(ids, func(id string) bool {
+		return !slices.ContainsFunc(list, func(h *driver.Handle) bool { return h.TaskID == id })
+	}), nil
 }
 
 func (c *Collector) sweepCgroups(ctx context.Context) {

@@ -76,3 +76,44 @@ func TestANetworkThatNoAllocOwnsGoesWithTheNamespaceOfItsDriver(t *testing.T) {
 		t.Errorf("networks %v and namespaces %v are left", n.networks, n.namespaces)
 	}
 }
+
+type contract = driver.Driver
+
+// lister is a driver with tasks. Between two lists its task "ends" is destroyed, and its alloc
+// is collected.
+type lister struct {
+	contract
+	tasks     []string
+	destroyed []string
+}
+
+func (l *lister) ListTasks(context.Context) (out []*driver.Handle, err error) {
+	for _, id := range l.tasks {
+		out = append(out, &driver.Handle{TaskID: id})
+	}
+	l.tasks = slices.DeleteFunc(l.tasks, func(id string) bool { return id == "ends" })
+	return out, nil
+}
+
+func (l *lister) DestroyTask(_ context.Context, ref driver.TaskRef, _ bool) error {
+	l.destroyed = append(l.destroyed, ref.ID)
+	return nil
+}
+
+func (l *lister) Driver(string) (driver.Driver, error) { return l, nil }
+func (l *lister) Fingerprints() ([]pluginhost.DriverFingerprint, <-chan struct{}) {
+	return nil, nil
+}
+
+type owner struct{ Allocs }
+
+func (owner) Owned(id string) bool { return id == "mine" }
+
+func TestATaskThatEndedWhileTasksWereListedIsNoGhost(t *testing.T) {
+	l := &lister{tasks: []string{"ends", "mine", "ghost"}}
+	c := New(Config{Allocs: owner{}, Drivers: l, Logger: hclog.NewNullLogger()})
+	c.sweepDriver(t.Context(), "any")
+	if want := []string{"ghost"}; !slices.Equal(l.destroyed, want) {
+		t.Errorf("destroyed %v, want %v", l.destroyed, want)
+	}
+}
