@@ -81,8 +81,10 @@ func (b *budget) checkOperand(v cty.Value, at hcl.Range) {
 	}
 }
 
+// checkTime ends the evaluation if the caller is gone or its time is over. A nil budget has
+// no limit: those who have none decode a block that the agent has bounded.
 func (b *budget) checkTime(at hcl.Range) {
-	if b.ctx.Err() != nil {
+	if b != nil && b.ctx.Err() != nil {
 		b.exhaust(at, "Evaluation given up", "The time for reading the file is over, or the caller is gone: "+b.ctx.Err().Error()+".")
 	}
 }

@@ -140,10 +140,12 @@ func TestATextThatLooksLikeAnEndlessNumberIsAText(t *testing.T) {
 func TestTheCallersContextEndsAnEvaluation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := jobspec.ParseHCL([]byte(withLocal("upper(\"a\")")), jobspec.Options{Context: ctx})
-	var parse *jobspec.ParseError
-	if !errors.As(err, &parse) || !strings.Contains(err.Error(), "the caller is gone") {
-		t.Fatal(err)
+	for _, src := range []string{withLocal("upper(\"a\")"), "job \"j\" {\n meta {\n a = \"b\"\n}\n}"} {
+		_, err := jobspec.ParseHCL([]byte(src), jobspec.Options{Context: ctx})
+		var parse *jobspec.ParseError
+		if !errors.As(err, &parse) || !strings.Contains(err.Error(), "the caller is gone") {
+			t.Errorf("%s: %v", src, err)
+		}
 	}
 }
 

@@ -129,7 +129,7 @@ func parseHCL(src []byte, opts Options) (_ *Draft, diags hcl.Diagnostics) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	d := &decoder{}
+	d := &decoder{budget: opts.budget}
 	draft := &Draft{}
 	d.decodeBlock(&block{"job", nil, jobBlock.Body, ctx, jobBlock.DefRange()}, reflect.ValueOf(draft).Elem())
 	label := jobBlock.Labels[0]

@@ -18,6 +18,7 @@ var durationType = reflect.TypeFor[Duration]()
 
 // decodeExpr evaluates e and stores it into dst; null leaves dst unset.
 func (d *decoder) decodeExpr(e hcl.Expression, ctx *hcl.EvalContext, dst reflect.Value) {
+	d.budget.checkTime(e.Range())
 	v, diags := e.Value(ctx)
 	d.diags = append(d.diags, diags...)
 	if diags.HasErrors() || v.IsNull() {
