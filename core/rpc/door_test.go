@@ -46,6 +46,12 @@ func (g *guarded) Register(ctx context.Context, _ *model.Node) (rpc.Lease, error
 	return rpc.Lease{TTL: time.Minute}, nil
 }
 
+func (g *guarded) Change(context.Context, *model.NodeChange) (rpc.Lease, error) {
+	return rpc.Lease{TTL: time.Minute}, nil
+}
+
+func (g *guarded) Away(context.Context, rpc.Identity) error { return nil }
+
 func (g *guarded) Beat(context.Context, rpc.Identity) (rpc.Lease, error) { return rpc.Lease{}, nil }
 
 func (g *guarded) Plugins(context.Context, rpc.Identity) (rpc.PluginAnswer, error) {
@@ -109,7 +115,7 @@ func send(conn *grpc.ClientConn, ctx context.Context, method string, data []byte
 	return conn.Invoke(ctx, "/drover.rpc.v1.Servers/"+method, &data, &reply)
 }
 
-var unary = []string{"Register", "Beat", "UpdateAllocs", "FetchAllocs", "Variables", "PutDriverSchemas", "Plugins"}
+var unary = []string{"Register", "Change", "Beat", "Away", "UpdateAllocs", "FetchAllocs", "Variables", "PutDriverSchemas", "Plugins"}
 
 func asKnown(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "drover-node", "n", "drover-secret-bin", "s")
@@ -202,6 +208,7 @@ func FuzzWire(f *testing.F) {
 	f.Add(append([]byte{0x81, 0xa7}, "Reports\x93\xc0\xc0\x80"...))
 	f.Add(append([]byte{0x82, 0xa2}, "ID\x81\xa6NodeID\xa1n\xa5Query\x81\xa4Wait\xcf\xff\xff\xff\xff\xff\xff\xff\xff"...))
 	f.Add(append([]byte{0x81, 0xad}, "NodeResources\x81\xa7Devices\x91\xc0"...))
+	f.Add(append([]byte{0x82, 0xa4}, "Node\x81\xa2ID\xa1n\xa6Fields\x92\xa6Status\xc0"...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g := &guarded{}
 		conn := wire(t, serve(t, g))
