@@ -24,7 +24,8 @@ const cycledJobs = 1000
 // BenchmarkCycledJobs measures the memory that an agent keeps after its work has
 // ended: the memory of a fresh agent after a first job, of the same agent a minute
 // after 1,000 short jobs have run and were collected, and after 1,000 more.
-// DROVER_BENCH_HEAP is a file for the heap profile at the end.
+// DROVER_BENCH_HEAP is a file for the heap profile at the end; that of the start gets
+// the suffix .before.
 func BenchmarkCycledJobs(b *testing.B) {
 	source := os.Getenv("DROVER_BENCH_BIN")
 	if source == "" {
@@ -36,6 +37,9 @@ func BenchmarkCycledJobs(b *testing.B) {
 		a.collect(b)
 		settle()
 		a.reportKept(b, "before-")
+		if file := os.Getenv("DROVER_BENCH_HEAP"); file != "" {
+			a.saveHeap(b, file+".before")
+		}
 		for _, prefix := range []string{"after-", "again-"} { // a leak grows in both rounds
 			a.cycle(b, cycledJobs)
 			a.reportKept(b, "busy-")
@@ -111,10 +115,37 @@ func (a *agent) reportKept(b *testing.B, prefix string) {
 		b.Fatal(err)
 	}
 	b.Logf("%s runtime: %v, largest mappings:%s", prefix, self.Stats["runtime"], largest(a.cmd.Process.Pid))
+	b.Logf("%s heap:%s", prefix, a.heapWords(b))
 	for metric, of := range map[string]string{"rss-MiB": "VmRSS", "anon-MiB": "RssAnon"} { // the rest of RSS is code and mapped files
 		b.ReportMetric(float64(field(a.cmd.Process.Pid, "status", of))/1024, prefix+metric)
 	}
 	b.ReportMetric(float64(a.pss())/(1<<20), prefix+"pss-MiB")
+}
+
+// heapWords returns how the Go runtime divides its memory: what it says in the text form of a
+// heap profile.
+func (a *agent) heapWords(b *testing.B) string {
+	b.Helper()
+	r, err := http.Get(a.url + "/v1/agent/pprof/heap?debug=1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Body.Close()
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Fields(line)
+		if len(f) != 4 || f[0] != "#" || f[2] != "=" {
+			continue
+		}
+		if n, err := strconv.Atoi(f[3]); err == nil && slices.Contains([]string{"HeapAlloc", "HeapSys", "HeapIdle", "HeapInuse", "HeapReleased", "GCSys", "OtherSys", "NumGC"}, f[1]) {
+			fmt.Fprintf(&out, " %s %.1f", f[1], float64(n)/(1<<20))
+		}
+	}
+	return out.String()
 }
 
 func (a *agent) saveHeap(b *testing.B, file string) {
@@ -153,7 +184,7 @@ func largest(pid int) string {
 		case strings.Contains(f[0], "-"):
 			name = "anonymous"
 			if len(f) > 5 {
-				name = filepath.Base(f[5])
+				name = filepath.Join(filepath.Base(filepath.Dir(f[5])), filepath.Base(f[5]))
 			}
 		case f[0] == "Rss:":
 			kb, _ := strconv.Atoi(f[1])
@@ -162,7 +193,7 @@ func largest(pid int) string {
 	}
 	names := slices.SortedFunc(maps.Keys(sizes), func(x, y string) int { return sizes[y] - sizes[x] })
 	var out strings.Builder
-	for _, n := range names[:min(6, len(names))] {
+	for _, n := range names[:min(12, len(names))] {
 		fmt.Fprintf(&out, " %s %.1f MiB,", n, float64(sizes[n])/1024)
 	}
 	return out.String()

@@ -38,6 +38,9 @@ func Open(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) 
 			return nil, damaged(dir, fmt.Errorf("the table %s: %w", f, err))
 		}
 	}
+	if err := shrink(opts); err != nil {
+		return nil, err
+	}
 	db, err := badger.Open(opts)
 	if err != nil {
 		return nil, err
@@ -85,7 +88,48 @@ func tables(dir string, opts badger.Options) ([]string, error) {
 
 // OpenDamaged opens the readable part of a badger database, for diagnosis.
 func OpenDamaged(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) {
-	return badger.Open(Options(dir, profile, logger))
+	opts := Options(dir, profile, logger)
+	size, err := replayed(opts)
+	if err != nil {
+		return nil, err
+	}
+	return badger.Open(opts.WithMemTableSize(size))
+}
+
+// shrink moves what is in the journals of larger memtables to tables. Badger reads a
+// journal into a memtable of the present size, and panics if it does not fit.
+func shrink(opts badger.Options) error {
+	size, err := replayed(opts)
+	if err != nil || size == opts.MemTableSize {
+		return err
+	}
+	db, err := badger.Open(opts.WithMemTableSize(size))
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
+// replayed returns the size of a memtable into which each journal fits. Badger makes a
+// journal twice as large as its memtable, and cuts it to its contents when it reads it
+// again: a journal of any other size may have been written with a larger memtable. A
+// memtable needs up to twice the room of its journal if the values are small.
+func replayed(opts badger.Options) (int64, error) {
+	files, err := filepath.Glob(filepath.Join(opts.Dir, "*.mem"))
+	if err != nil {
+		return 0, fmt.Errorf("look for the journals in %s: %w", opts.Dir, err)
+	}
+	size := opts.MemTableSize
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err != nil {
+			return 0, fmt.Errorf("ask for the size of a journal: %w", err)
+		}
+		if n := info.Size(); n != 2*opts.MemTableSize {
+			size = max(size, 2*n)
+		}
+	}
+	return size, nil
 }
 
 func verify(db *badger.DB, dir string) (err error) {

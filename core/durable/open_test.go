@@ -4,6 +4,7 @@
 package durable_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,6 +109,75 @@ func TestAStoreWithADamagedTableOrWithoutItsManifestIsNotOpened(t *testing.T) {
 		}
 		if n := len(tables(t, dir)); n != before {
 			t.Errorf("%s: %d tables of %d are left", name, n, before)
+		}
+	}
+}
+
+// A store that an agent with larger memtables has left, after a kill and, cut off at its end,
+// after a kill while it was read again.
+func TestAJournalOfALargerMemtableIsRead(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		dir, killed := t.TempDir(), t.TempDir()
+		opts := durable.Options(dir, durable.ProfileDev, hclog.NewNullLogger()).WithMemTableSize(8 << 20)
+		db, err := badger.Open(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := db.NewWriteBatch()
+		const values = 40_000 // of which the index takes as much as the values
+		for i := range values {
+			if err := batch.Set(fmt.Appendf(nil, "k%06d", i), make([]byte, 100)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := batch.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(killed, "LOCK")); err != nil {
+			t.Fatal(err)
+		}
+		if cut {
+			cutJournals(t, killed)
+		}
+		db = open(t, killed)
+		found := 0
+		err = db.View(func(tx *badger.Txn) error {
+			it := tx.NewIterator(badger.DefaultIteratorOptions)
+			defer it.Close()
+			for it.Rewind(); it.Valid(); it.Next() {
+				found++
+			}
+			return nil
+		})
+		if err != nil || found != values {
+			t.Errorf("cut %v: %d of %d values, %v", cut, found, values, err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// cutJournals cuts journals to their contents.
+func cutJournals(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("journals %v, %v", files, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f, bytes.TrimRight(b, "\x00"), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -24,16 +24,22 @@ const (
 	// ProfileServer is for a server of a cluster: a memtable of 64 MiB, so that
 	// memtable rotations, which delay a write by some milliseconds, are rare.
 	ProfileServer Profile = iota
-	// ProfileDev is for nodes and for development agents.
+	// ProfileDev is for nodes and for development agents: a memtable of 1 MiB, because it
+	// stays in memory at rest, once it has been full.
 	ProfileDev
 )
+
+// LargestValue is the maximum size of a value in bytes. A larger one is split over several
+// keys, because badger rejects transactions above 15 % of the memtable, and moves values
+// above its threshold to its value log, whose sync errors it only logs.
+const LargestValue = 64 << 10
 
 const mib = 1 << 20
 
 // memtable returns the size of the memtable in bytes.
 func (p Profile) memtable() int64 {
 	if p == ProfileDev {
-		return 8 * mib
+		return mib
 	}
 	return 64 * mib
 }
@@ -44,8 +50,8 @@ func (p Profile) memtable() int64 {
 func (p Profile) Buffer() int64 { return p.memtable() * 130 / 100 }
 
 // Options returns the measured best settings: no compression, no caches, no metrics,
-// no conflict detection, one version of each key, every commit synced, and values
-// below 1 MiB in the LSM tree, whose sync errors are returned.
+// no conflict detection, one version of each key, every commit synced, and all values
+// in the LSM tree, whose sync errors are returned.
 func Options(dir string, profile Profile, logger hclog.Logger) badger.Options {
 	opts := badger.DefaultOptions(dir).
 		WithSyncWrites(true).
@@ -59,7 +65,7 @@ func Options(dir string, profile Profile, logger hclog.Logger) badger.Options {
 		WithNumGoroutines(1).
 		WithNumCompactors(2).
 		WithNumMemtables(2).
-		WithValueThreshold(mib).
+		WithValueThreshold(2 * LargestValue).
 		WithCompactL0OnClose(false).
 		WithMemTableSize(profile.memtable()).
 		WithLogger(badgerLogger{logger})

@@ -19,6 +19,10 @@ const (
 	// restKeeps is the free memory in bytes for which a collection is not worth its
 	// time.
 	restKeeps = 2 << 20
+	// restCollections is the number of collections at rest after work, an interval apart.
+	// One is not enough: pools are emptied by the second, and requests and timers hold
+	// what they used for some seconds.
+	restCollections = 3
 )
 
 // heapSample holds the values, in bytes, on which the decision to release memory
@@ -29,13 +33,16 @@ type heapSample struct {
 	live      uint64 // live at the last collection
 }
 
+// rest decides when to collect. Without work no collection runs that would lower the heap
+// goal.
+type rest struct{ owed int } // collections since the last work that are still to come
+
 // releaseAtRest returns free memory to the system when the agent becomes idle, until
-// ctx ends. The runtime returns memory above its next heap goal, but without work no
-// collection runs that would lower this goal.
+// ctx ends. The runtime itself returns only memory above its next heap goal.
 func releaseAtRest(ctx context.Context) {
 	tick := time.NewTicker(restInterval)
 	defer tick.Stop()
-	before := readHeap()
+	r, before := rest{owed: restCollections}, readHeap()
 	for {
 		select {
 		case <-ctx.Done():
@@ -43,7 +50,7 @@ func releaseAtRest(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := readHeap()
-		if restsWithSpareMemory(before, now) {
+		if r.collects(before, now) {
 			debug.FreeOSMemory()
 			now = readHeap()
 		}
@@ -51,10 +58,19 @@ func releaseAtRest(ctx context.Context) {
 	}
 }
 
-// restsWithSpareMemory reports whether almost nothing was allocated between two
-// samples and the process holds free memory that is worth a collection.
-func restsWithSpareMemory(before, now heapSample) bool {
-	return now.allocated-before.allocated <= restAllocates && now.free > max(restKeeps, now.live/16)
+// collects reports whether to collect now: almost nothing was allocated between two
+// samples, and either work has ended lately or the process holds free memory that is worth
+// a collection.
+func (r *rest) collects(before, now heapSample) bool {
+	if now.allocated-before.allocated > restAllocates {
+		r.owed = restCollections
+		return false
+	}
+	if r.owed > 0 {
+		r.owed--
+		return true
+	}
+	return now.free > max(restKeeps, now.live/16)
 }
 
 func readHeap() heapSample {

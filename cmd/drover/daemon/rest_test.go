@@ -5,16 +5,17 @@ package daemon
 
 import "testing"
 
-// A collection runs only if there is no work and much free memory in relation to the
+const mib = 1 << 20
+
+// Long after work a collection runs only if there is much free memory in relation to the
 // live heap.
 func TestFreeMemoryIsGivenBackAtRestOnly(t *testing.T) {
-	const mib = 1 << 20
 	for _, c := range []struct {
 		name                  string
 		allocated, free, live uint64
 		want                  bool
 	}{
-		{"a small agent at rest after work", mib / 2, 10 * mib, 30 * mib, true},
+		{"a small agent at rest with free memory", mib / 2, 10 * mib, 30 * mib, true},
 		{"the same while it works", 50 * mib, 10 * mib, 30 * mib, false},
 		{"at rest with little that is free", mib / 2, 2 * mib, 30 * mib, false},
 		{"a large server, whose collection costs more", mib, 50 * mib, 1000 * mib, false},
@@ -22,8 +23,30 @@ func TestFreeMemoryIsGivenBackAtRestOnly(t *testing.T) {
 	} {
 		before := heapSample{allocated: 100 * mib}
 		now := heapSample{allocated: before.allocated + c.allocated, free: c.free, live: c.live}
-		if got := restsWithSpareMemory(before, now); got != c.want {
+		if got := new(rest).collects(before, now); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+func TestAfterWorkThereAreSoManyCollectionsAtRestAndNoMore(t *testing.T) {
+	var r rest
+	now := heapSample{live: 30 * mib}
+	pass := func(allocated uint64) bool {
+		before := now
+		now.allocated += allocated
+		return r.collects(before, now)
+	}
+	for range 2 {
+		for range 3 {
+			if pass(50 * mib) {
+				t.Error("a collection during work")
+			}
+		}
+		for n := range restCollections + 2 {
+			if got := pass(mib / 2); got != (n < restCollections) {
+				t.Errorf("interval %d at rest: %v", n, got)
+			}
 		}
 	}
 }

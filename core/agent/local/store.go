@@ -30,6 +30,7 @@ const (
 	taskPrefix  = "task/"  // task/ALLOC/NAME: TaskRecord
 	groupPrefix = "group/" // group/ALLOC: group.State
 	kvPrefix    = "kv/"    // kv/KEY: bytes of other packages
+	piecePrefix = "piece/" // see pieces.go
 )
 
 // Store is the node's state on disk.
@@ -40,6 +41,11 @@ type Store struct {
 	quit   chan struct{}
 	done   sync.WaitGroup
 	once   sync.Once
+	// split are the pieces of the values that are split, by key. Only Open and the writer
+	// use it.
+	split map[string]pieces
+	// made is the number of values that were split, ever.
+	made uint64
 }
 
 var _ alloc.Store = (*Store)(nil)
@@ -64,7 +70,10 @@ func Open(dir string, logger hclog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the node's state in %s (is another agent using it?): %w", dir, err)
 	}
-	s := &Store{db: db, space: space, writes: make(chan write, 256), quit: make(chan struct{})}
+	s := &Store{db: db, space: space, writes: make(chan write, 256), quit: make(chan struct{}), split: map[string]pieces{}}
+	if err := s.findPieces(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	s.done.Go(s.writer)
 	return s, nil
 }
@@ -80,10 +89,11 @@ func (s *Store) Close() error {
 	return err
 }
 
-// maxBatch limits a transaction to well below badger's limit for this memtable.
+// maxBatch limits what is written together. One write may be larger; it is then several
+// transactions, of which a crash leaves the first ones.
 const (
 	maxBatchWrites = 512
-	maxBatchBytes  = 512 << 10
+	maxBatchBytes  = durable.LargestValue
 )
 
 // writer commits all waiting writes in one synced transaction.
@@ -138,12 +148,12 @@ func (s *Store) flush(batch []write) error {
 	defer wb.Cancel()
 	for _, w := range batch {
 		for k, v := range w.sets {
-			if err := wb.Set([]byte(k), v); err != nil {
+			if err := s.set(wb, k, v); err != nil {
 				return err
 			}
 		}
 		for _, k := range w.deletes {
-			if err := wb.Delete([]byte(k)); err != nil {
+			if err := s.delete(wb, k); err != nil {
 				return err
 			}
 		}
@@ -267,7 +277,7 @@ func (s *Store) scan(prefix string, f func(key string, value []byte) error) erro
 		it := tx.NewIterator(opts)
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
-			value, err := it.Item().ValueCopy(nil)
+			value, err := read(tx, it.Item())
 			if err != nil {
 				return fmt.Errorf("read the node's state: %w", err)
 			}
@@ -287,7 +297,7 @@ func (s *Store) Get(_ context.Context, key string) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		out, err = item.ValueCopy(nil)
+		out, err = read(tx, item)
 		return err
 	})
 	if errors.Is(err, badger.ErrKeyNotFound) {

@@ -15,6 +15,5 @@ const (
 )
 
 // largestPiece is the maximum size of a value. A larger entry is split over several
-// keys, because badger rejects transactions above 15 % of the memtable, and moves
-// values of 1 MiB or more to its value log, whose sync errors it only logs.
-const largestPiece = 256 << 10
+// keys.
+const largestPiece = durable.LargestValue
