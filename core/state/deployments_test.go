@@ -83,6 +83,30 @@ func TestADeploymentThatIsOverKeepsItsCounts(t *testing.T) {
 	}
 }
 
+func TestADeploymentAndItsFirstCountersAreOneChange(t *testing.T) {
+	s := state.New()
+	register(t, s, job("web", 2))
+	feed := s.Subscribe(state.TableDeployments)
+	defer feed.Close()
+	update(t, s, func(tx *state.Tx) error {
+		tx.UpsertDeployment(&model.Deployment{ID: "d1", Namespace: "default", JobID: "web", Status: model.DeploymentStatusRunning,
+			TaskGroups: map[string]*model.DeploymentState{"web": {DesiredTotal: 2}}}, 1)
+		for _, id := range []string{"a1", "a2"} {
+			a := alloc(id, 0)
+			a.DeploymentID = "d1"
+			tx.PlaceAlloc(a, 1)
+		}
+		return nil
+	})
+	b, err := feed.Next(t.Context())
+	if err != nil || len(b.Changes) != 1 {
+		t.Fatalf("%d changes, %v", len(b.Changes), err)
+	}
+	if d := b.Changes[0].New.(*model.Deployment); b.Changes[0].Old != nil || d.TaskGroups["web"].PlacedAllocs != 2 || d != s.View().DeploymentByID("d1") {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestTheTimeOfAPauseIsNotCountedAgainstTheDeadline(t *testing.T) {
 	s := deploying(t, model.DeploymentState{DesiredTotal: 3, ProgressDeadline: time.Minute})
 	setDeployment(t, s, model.DeploymentStatusPaused, time.Unix(110, 0))

@@ -235,7 +235,25 @@ func (tx *Tx) deploymentGroup(a *model.Allocation) (*model.Deployment, *groupPro
 
 func (tx *Tx) settleDeployment(id string) {
 	if d := tx.derived.deployments[id]; d != nil {
+		before := len(tx.changes)
 		tx.writeDeployment(d)
+		tx.joinChange(before)
+	}
+}
+
+// joinChange joins the change at a place, the last one, to the one of the same entry whose
+// row it replaces: a deployment that a plan makes, and its first counters, are one change.
+func (tx *Tx) joinChange(at int) {
+	if at == len(tx.changes) { // changes are not recorded
+		return
+	}
+	last := tx.changes[at]
+	for i := at - 1; i >= 0 && tx.changes[i].Index == last.Index; i-- {
+		if c := &tx.changes[i]; c.Table == last.Table && last.Old != nil && c.New == last.Old {
+			c.New = last.New
+			tx.changes = tx.changes[:at]
+			return
+		}
 	}
 }
 
