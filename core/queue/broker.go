@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -21,6 +23,7 @@ type Config struct {
 	RetryDelay    time.Duration // delay before the first retry; 1 s by default, doubled each time up to 1 min
 	DeliveryLimit int           // deliveries before the eval moves to the "failed" lane; 3 by default
 	Clock         Clock
+	Logger        hclog.Logger // may be nil
 }
 
 // TypeFailed is the lane of evaluations that reached the delivery limit.

@@ -8,6 +8,8 @@ import (
 	"container/heap"
 	"context"
 	"time"
+
+	"github.com/drover-project/drover/core/panics"
 )
 
 // lane is a heap of ready entries.
@@ -104,11 +106,37 @@ func (b *Broker) expire() (time.Duration, bool) {
 			return wait, true
 		}
 		heap.Pop(&b.delayed)
-		if en.token != "" {
-			b.retry(en)
-		} else {
-			b.makeReady(en)
+		if p := panics.Catch(func() { b.act(en) }); p != nil {
+			b.forget(en, p)
 		}
 	}
 	return 0, false
+}
+
+// act does what an entry was delayed for.
+func (b *Broker) act(en *entry) {
+	if en.token != "" {
+		b.retry(en)
+	} else {
+		b.makeReady(en)
+	}
+}
+
+// forget drops an evaluation at which the broker has panicked: it stays pending in state,
+// where an operator sees it, and others go on. The next leader tries it again.
+func (b *Broker) forget(en *entry, p *panics.Panic) {
+	for id, one := range b.known {
+		if one != en {
+			continue
+		}
+		delete(b.known, id)
+		for key, holder := range b.busy {
+			if holder == id {
+				delete(b.busy, key)
+			}
+		}
+		if b.cfg.Logger != nil {
+			b.cfg.Logger.Error("the broker panicked at an evaluation, which is not processed until another server leads; this is a defect of drover", p.Fields("eval_id", id)...)
+		}
+	}
 }

@@ -141,7 +141,7 @@ func (s *Server) compose() {
 	})
 	s.mirror = &mirror.Mirror{Files: s.files, State: s.store, Others: s.others, Part: s.peers.FilePart, Keep: s.peers.KeepFile, Logger: logger.Named("pluginfiles")}
 	s.pilot = pilot.New(pilot.Config{ID: s.who.ID, Raft: s.raft, Store: s.store, Log: s.log, Initial: cfg.Autopilot, Leads: s.Leads, Logger: logger.Named("autopilot")})
-	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}})
+	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}, Logger: logger.Named("broker")})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.workers = pool.New(cfg.Workers)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.log, time.Now)
