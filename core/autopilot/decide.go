@@ -112,8 +112,8 @@ func joined(s Scene, _ *Config, f Found) *Step {
 	return &Step{Verb: Add, ID: f.ID, Name: f.Name, Address: f.Address, Why: "it has joined"}
 }
 
-// dead removes a failed server. A voter stays while it is needed: the others that are
-// alive must be a majority of the voters as they are, and enough without it.
+// dead removes a failed server. It removes a voter only if the alive voters are a majority
+// of all voters, the failed ones included, and are as many as the configuration needs.
 func dead(s Scene, c *Config, f Found) *Step {
 	p := s.member(f.ID)
 	if p == nil || !c.CleanupDeadServers || f.Alive || f.Left || f.ID == s.Self || s.found(f.ID).Alive {

@@ -177,7 +177,8 @@ func (e *electorate) newest() int {
 	return e.places(func(v server) bool { return v.newer && (v.voter && e.alive(v.ID) || v.ready) })
 }
 
-// olderVotes returns how many alive servers of older versions vote and have to.
+// olderVotes returns how many alive servers of older versions vote, counted like newest:
+// one of each zone.
 func (e *electorate) olderVotes() int {
 	return e.places(func(v server) bool { return !v.newer && v.voter && e.alive(v.ID) })
 }

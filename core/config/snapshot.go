@@ -272,7 +272,8 @@ func LoadSnapshotAgent(path string) (*SnapshotAgent, error) {
 	return out, nil
 }
 
-// refuseSyslog removes the keys of syslog from a log block if they are off.
+// refuseSyslog returns an error if a log block turns syslog on. Otherwise it removes the
+// block's keys of syslog, which nothing else knows.
 func refuseSyslog(file string, log map[string]any) error {
 	if on(log["enable_syslog"]) {
 		return errdefs.InvalidArgumentf("%s: log.enable_syslog cannot be used: the agent logs to standard error, which systemd keeps. Remove it", file)

@@ -176,8 +176,8 @@ func split(at string) (string, int, error) {
 	return host, n, nil
 }
 
-// keyFile is the file of the keys, in the format of serf: a JSON list of keys in
-// base64, the one that encrypts first.
+// keyFile is the file of the keys, in the format of serf: a JSON list of keys in base64.
+// The first key encrypts; all of them decrypt.
 func (c Config) keyFile() string { return filepath.Join(c.Dir, "keyring") }
 
 // keyring returns the keys of the file, or makes the file of the configured key.

@@ -108,7 +108,8 @@ func differing(was, is, out reflect.Value) (names []string) {
 }
 
 // Validate returns an error of class InvalidArgument if a change has no node, or names more
-// than a registration within NodeBounds can have: each name is looked for.
+// than a registration within NodeBounds can have. Each name is looked up, so more names
+// would only cost time.
 func (c *NodeChange) Validate() error {
 	if c == nil || c.Node == nil {
 		return errdefs.InvalidArgumentf("the change of the registration is empty; send what differs")

@@ -208,7 +208,7 @@ type begun struct {
 	first []byte
 }
 
-// Read returns the first bytes and then the others.
+// Read returns the bytes that were read to recognize the protocol, and then reads on.
 func (c *begun) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	n := copy(p, c.first)

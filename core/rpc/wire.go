@@ -35,8 +35,9 @@ const (
 	// aliveEvery and aliveWithin define when a silent connection is considered dead.
 	aliveEvery  = 10 * time.Second
 	aliveWithin = 5 * time.Second
-	// aliveAnyway is when a server looks itself. Nodes do so more often, and their silence is
-	// noticed by their heartbeats, so a server need not ask thousands of them.
+	// aliveAnyway is the silence after which a server itself asks whether a node is there.
+	// It is longer than aliveEvery, after which the node asks, so that a server seldom has
+	// to ask thousands of nodes. Their heartbeats show earlier that they are gone.
 	aliveAnyway = 3 * aliveEvery
 	// readBuffer is the size of a connection's read buffer on a server: most messages of a
 	// node are short.

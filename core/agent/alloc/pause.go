@@ -18,7 +18,7 @@ type held struct {
 	task, id string
 	run      uint64
 	driver   driver.Driver
-	pauser   driver.Pauser // nil: its driver cannot
+	pauser   driver.Pauser // nil if the driver cannot pause tasks
 }
 
 // holdable returns the running tasks, all or the named one. A task that is being stopped is

@@ -56,7 +56,7 @@ func (l *lanes) enter(ctx context.Context) (*lane, error) {
 	return out, nil
 }
 
-// stalled releases the slot for a fetch with progress.
+// stalled releases the slot of a fetch that makes no progress, so that another may begin.
 func (l *lane) stalled() { l.once.Do(func() { <-l.of.moving }) }
 
 // watching wraps progress so that the lane learns of it. The result must not be called

@@ -84,7 +84,7 @@ func NewCatalog(store process.Store) *Catalog {
 	return &Catalog{store: store, memos: map[string]*Memo{}}
 }
 
-// Load reads what the agent before has stored.
+// Load reads what earlier processes of this agent have stored.
 func (c *Catalog) Load(ctx context.Context) error {
 	if c.store == nil {
 		return nil
