@@ -28,7 +28,7 @@ const (
 // compiled is a parsed template with its functions.
 type compiled struct {
 	spec    *model.Template
-	name    string // the file that it writes, for messages
+	name    string // what messages call it
 	tmpl    *texttemplate.Template
 	watches bool // whether a function of it reads what can change
 
