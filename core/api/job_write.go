@@ -60,23 +60,12 @@ func (s *Server) validateJob(_ http.ResponseWriter, r *http.Request) (any, error
 }
 
 func (s *Server) planJob(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	wanted, err := boolParam(r, "findings")
+	var req JobPlanRequest
+	wanted, err := readJobRequest(r, &req, &req.Job, &req.PolicyOverride)
 	if err != nil {
 		return nil, err
 	}
-	var req JobPlanRequest
-	if err := decodeBody(r, &req, false); err != nil {
-		return nil, err
-	}
-	if missing(req.Job) {
-		return nil, fail(http.StatusBadRequest, "Job must be specified")
-	}
-	if err := sameJobID(req.Job, id); err != nil {
-		return nil, err
-	}
-	notePolicyOverride(r, req.PolicyOverride)
-	req.JobID, req.Namespace = id, requestNamespace(r)
+	req.JobID, req.Namespace = r.PathValue("id"), requestNamespace(r)
 	resp, err := s.backend.PlanJob(r.Context(), &req)
 	if err != nil {
 		return plain500(nil, err)
@@ -86,6 +75,28 @@ func (s *Server) planJob(w http.ResponseWriter, r *http.Request) (any, error) {
 		resp.Findings = nil
 	}
 	return resp, nil
+}
+
+// readJobRequest decodes the body of a request with a job, of which job and override are
+// fields. The job must have the id in the path, if there is one. findings reports whether
+// the client asks for findings.
+func readJobRequest(r *http.Request, body any, job *json.RawMessage, override *bool) (findings bool, err error) {
+	if findings, err = boolParam(r, "findings"); err != nil {
+		return false, err
+	}
+	if err := decodeBody(r, body, false); err != nil {
+		return false, err
+	}
+	if missing(*job) {
+		return false, fail(http.StatusBadRequest, "Job must be specified")
+	}
+	if id := r.PathValue("id"); id != "" {
+		if err := sameJobID(*job, id); err != nil {
+			return false, err
+		}
+	}
+	notePolicyOverride(r, *override)
+	return findings, nil
 }
 
 // notePolicyOverride adds a warning if the request asks to override policies, which do
@@ -114,25 +125,12 @@ func sameJobID(job json.RawMessage, id string) error {
 // registerJob stores the job in the body. It must have the id in the path, if there is
 // one.
 func (s *Server) registerJob(w http.ResponseWriter, r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	wanted, err := boolParam(r, "findings")
+	var req JobRegisterRequest
+	wanted, err := readJobRequest(r, &req, &req.Job, &req.PolicyOverride)
 	if err != nil {
 		return nil, err
 	}
-	var req JobRegisterRequest
-	if err := decodeBody(r, &req, false); err != nil {
-		return nil, err
-	}
-	if missing(req.Job) {
-		return nil, fail(http.StatusBadRequest, "Job must be specified")
-	}
-	if id != "" {
-		if err := sameJobID(req.Job, id); err != nil {
-			return nil, err
-		}
-	}
-	notePolicyOverride(r, req.PolicyOverride)
-	req.JobID, req.Namespace = id, requestNamespace(r)
+	req.JobID, req.Namespace = r.PathValue("id"), requestNamespace(r)
 	resp, err := s.backend.RegisterJob(r.Context(), &req)
 	if err != nil {
 		return plain500(nil, err)
