@@ -50,8 +50,15 @@ func (m *Membership) alive() (n int) {
 	return n
 }
 
-// answer answers a question of another server, or of this one.
+// answer answers a question of another server, or of this one. The library passes questions
+// on while it is still being started, and panics if they are answered then. The one who
+// asks does so again.
 func (m *Membership) answer(q *serf.Query) {
+	select {
+	case <-m.ready:
+	default:
+		return
+	}
 	if m.cfg.Answer == nil {
 		return
 	}

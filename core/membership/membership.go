@@ -74,6 +74,7 @@ type Membership struct {
 	events chan serf.Event
 	stop   chan struct{} // closed to end watch
 	done   chan struct{} // closed when watch has ended
+	ready  chan struct{} // closed when the library can answer questions
 	failed chan error    // capacity 1
 	// cluster is read while the library holds locks, so it is not below mu.
 	cluster atomic.Pointer[string]
@@ -88,7 +89,7 @@ type Membership struct {
 func Start(cfg Config) (*Membership, error) {
 	m := &Membership{
 		cfg: cfg, logger: cfg.Logger.Named("membership"), events: make(chan serf.Event, 256), done: make(chan struct{}),
-		stop: make(chan struct{}), failed: make(chan error, 1), changed: make(chan struct{}),
+		stop: make(chan struct{}), ready: make(chan struct{}), failed: make(chan error, 1), changed: make(chan struct{}),
 	}
 	m.cfg.Logger = m.logger
 	conf, err := m.cfg.serf(m.events, m)
@@ -101,6 +102,7 @@ func Start(cfg Config) (*Membership, error) {
 		m.endWatch()
 		return nil, fmt.Errorf("start the gossip on %s: %w; another agent may be running: stop it, or set ports { serf = N }", cfg.Listen, err)
 	}
+	close(m.ready)
 	go m.guard()
 	return m, nil
 }

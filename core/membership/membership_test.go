@@ -323,3 +323,10 @@ func TestServersAnswerQuestions(t *testing.T) {
 		t.Errorf("a question that nobody knows: %v, %v", got, err)
 	}
 }
+
+func TestAQuestionThatComesWhileAServerStartsIsNotAnswered(t *testing.T) {
+	membership.AskedWhileStarting(func(question string) []byte {
+		t.Errorf("%q was answered by a library that cannot do so yet", question)
+		return nil
+	})
+}
