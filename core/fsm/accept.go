@@ -39,6 +39,9 @@ func Accept(v PlanView, p *model.Plan, room Room) *model.PlanResult {
 	c.checkChanges()
 	c.checkPlaces()
 	c.settle()
+	if why := c.secondSuccessor(); why != "" {
+		return &model.PlanResult{Rejections: append(c.rejections, model.PlanRejection{Reason: why})}
+	}
 	r := &model.PlanResult{Deployment: p.Deployment, Rejections: c.rejections}
 	for _, u := range p.DeploymentUpdates {
 		if u == nil {
@@ -310,6 +313,28 @@ func (c *acceptance) takeBack(successors map[string][]int, stopped map[string]*m
 	}
 	slices.SortFunc(nodes, cmp.Compare[string])
 	return slices.Compact(nodes)
+}
+
+// oneSuccessorLevel is the capability level from which all servers refuse a plan by
+// secondSuccessor: one that applied what others refuse would have another state.
+const oneSuccessorLevel = 2
+
+// secondSuccessor returns why nothing of the plan may be accepted, or "": an alloc would get
+// a second successor, because the end of its first one, which was out of reach when the
+// plan was made, is refused now that it is back.
+func (c *acceptance) secondSuccessor() string {
+	if len(c.changes) == 0 || c.v.Level() < oneSuccessorLevel {
+		return ""
+	}
+	for i, a := range c.p.Place {
+		if c.places[i] || a.PreviousAllocation == "" {
+			continue
+		}
+		if old := c.v.AllocByID(a.PreviousAllocation); old != nil && old.NextAllocation != "" && c.changes[old.NextAllocation] {
+			return "the other successor of " + old.ID + " has come back"
+		}
+	}
+	return ""
 }
 
 // NodeRefuses returns why a node must not get new allocs, or "".

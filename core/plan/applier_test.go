@@ -62,7 +62,7 @@ func start(t *testing.T) *fixture {
 		ID: "n", Status: model.NodeStatusReady, SchedulingEligibility: "eligible",
 		NodeResources: &model.NodeResources{Cpu: model.NodeCpuResources{CpuShares: 1000}, Memory: model.NodeMemoryResources{MemoryMB: 1000}},
 	}
-	cmds := []fsm.Command{&fsm.RegisterNode{Node: n}}
+	cmds := []fsm.Command{&fsm.BeginTerm{ClusterID: "c", TermID: "t"}, &fsm.RaiseLevel{Level: fsm.Level}, &fsm.RegisterNode{Node: n}}
 	for i := range 6 {
 		cmds = append(cmds, &fsm.UpsertJob{Job: &model.Job{ID: fmt.Sprint(i), Namespace: "default", Type: "batch", TaskGroups: []*model.TaskGroup{{Name: "g", Tasks: []*model.Task{{Name: "t"}}}}}})
 	}

@@ -20,30 +20,11 @@ func verify(o *overlay, p *model.Plan) *model.PlanResult {
 		r = fsm.Accept(o, p, func(n *model.Node, stop, place []*model.Allocation) string {
 			return feasible.Fits(o, n, feasible.Change{Stop: stop, Place: place})
 		})
-		if why := twoSuccessors(o, r); why != "" {
-			r = &model.PlanResult{Rejections: append(r.Rejections, model.PlanRejection{Reason: why})}
-		}
 	}
 	if len(r.Rejections) > 0 {
 		r.RefreshIndex = o.Index()
 	}
 	return r
-}
-
-// twoSuccessors returns why nothing of what would be accepted may be, or "": an alloc would
-// get a second successor, because the end of its first one, which was out of reach when the
-// plan was made, is refused now that it is back.
-func twoSuccessors(v View, r *model.PlanResult) string {
-	refused := map[string]bool{}
-	for _, x := range r.Rejections {
-		refused[x.AllocID] = true
-	}
-	for _, a := range r.Place {
-		if old := v.AllocByID(a.PreviousAllocation); old != nil && old.NextAllocation != "" && refused[old.NextAllocation] {
-			return "the other successor of " + old.ID + " has come back"
-		}
-	}
-	return ""
 }
 
 // planned reports whether another plan of the job was accepted since p was made: two

@@ -50,6 +50,8 @@ func newWorld(jobs []*spec, machines int) *world {
 	w := &world{store: state.New(), now: time.Unix(1_700_000_000, 0).UTC(), jobs: jobs}
 	w.fsm = fsm.New(w.store, hclog.NewNullLogger())
 	w.rules = newRules(w)
+	w.apply(&fsm.BeginTerm{ClusterID: "c", TermID: "t"})
+	w.apply(&fsm.RaiseLevel{Level: fsm.Level})
 	for i := range machines {
 		m := &machine{w: w, id: fmt.Sprint("n", i), linked: true, agent: true, has: map[string]*local{}}
 		w.machines = append(w.machines, m)
