@@ -18,3 +18,22 @@ func TestTheMultiplierScalesTheTimeoutsOfElections(t *testing.T) {
 		}
 	}
 }
+
+func TestFollowersLookOneAfterAnotherWhetherTheirLeaderIsSilent(t *testing.T) {
+	const timeout = 400 * time.Millisecond
+	voters := []string{"c", "a", "b"}
+	for _, leader := range voters {
+		seen := map[time.Duration]bool{}
+		for _, self := range voters {
+			if turn := consensus.Turn(voters, self, leader, timeout); self != leader {
+				if seen[turn] || turn > timeout/4 {
+					t.Errorf("%s looks %s after the timeout when %s is silent", self, turn, leader)
+				}
+				seen[turn] = true
+			}
+		}
+	}
+	if turn := consensus.Turn(voters, "a replica", "a", timeout); turn != 0 {
+		t.Errorf("a server without a vote waits %s", turn)
+	}
+}

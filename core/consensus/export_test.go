@@ -46,3 +46,12 @@ func RecoverOnly(cfg Config) (err error) {
 	defer n.transport.Close()
 	return n.recover(cfg, adapter{machine: cfg.Machine, closing: context.Background(), fatal: fatal})
 }
+
+// Turn is how much later than the timeout a follower looks whether its leader is silent.
+func Turn(voters []string, self, leader string, timeout time.Duration) time.Duration {
+	var c raft.Configuration
+	for _, v := range voters {
+		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(v), Suffrage: raft.Voter})
+	}
+	return turn(c, raft.ServerID(self), raft.ServerID(leader), timeout)
+}

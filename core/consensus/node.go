@@ -73,6 +73,9 @@ func Open(cfg Config) (*Node, error) {
 		return nil, errors.Join(err, n.transport.Close(), st.close())
 	}
 	n.watchLeader(closing)
+	if n.networked {
+		n.background.Go(func() { n.watchSilence(closing, n.raft.ReloadableConfig().HeartbeatTimeout) })
+	}
 	return n, nil
 }
 
