@@ -124,9 +124,15 @@ func (d *Dispatcher) dropEnded(view *state.View, now time.Time) {
 // node that is content with this server. A node that gets the error must try another
 // server.
 func (d *Dispatcher) granting(ctx context.Context) error {
+	lease := d.lease()
+	d.mu.Lock()
+	cutOff := d.hearing.cutOff(d.cfg.Now(), lease)
+	d.mu.Unlock()
+	if !cutOff { // of most heartbeats, so it must cost little
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, max(2*d.interval(), time.Second))
 	defer cancel()
-	lease := d.lease()
 	for {
 		d.mu.Lock()
 		cutOff, acked := d.hearing.cutOff(d.cfg.Now(), lease), d.acked

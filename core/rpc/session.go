@@ -78,10 +78,18 @@ type Identity struct {
 // identityBounds limits the texts of an identity.
 var identityBounds = model.Bounds{Text: 128, Total: 512}
 
-// Validate returns an error of class InvalidArgument if no node can have the identity.
+// Validate returns an error of class InvalidArgument if no node can have the identity. An
+// identity is checked with each heartbeat, so its parts are named here.
 func (id Identity) Validate() error {
 	if err := model.ValidateNodeID(id.NodeID); err != nil {
 		return err
+	}
+	longest, all := 0, 0
+	for _, text := range []string{id.NodeID, id.SecretID, id.Instance, id.Seen.ClusterID, id.Seen.TermID} {
+		longest, all = max(longest, len(text)), all+len(text)
+	}
+	if longest <= identityBounds.Text && all <= identityBounds.Total {
+		return nil
 	}
 	return identityBounds.Check("the identity of node "+id.NodeID+": Identity", id)
 }
