@@ -5,6 +5,7 @@ package membership_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/memberlist"
 
 	"github.com/drover-project/drover/core/membership"
 	"github.com/drover-project/drover/internal/testkit"
@@ -329,4 +331,30 @@ func TestAQuestionThatComesWhileAServerStartsIsNotAnswered(t *testing.T) {
 		t.Errorf("%q was answered by a library that cannot do so yet", question)
 		return nil
 	})
+}
+
+func TestAServerThatSpeaksAnotherVersionOfTheGossipIsRefused(t *testing.T) {
+	a := start(t, "a", nil)
+	c := memberlist.DefaultLocalConfig()
+	c.Name, c.BindAddr, c.BindPort, c.LogOutput = "newer.global", "127.0.0.1", testkit.FreePorts(t, 1)[0], io.Discard
+	c.DelegateProtocolMin, c.DelegateProtocolVersion, c.DelegateProtocolMax = 9, 9, 9
+	newer, err := memberlist.Create(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer newer.Shutdown()
+	for range 5 {
+		if n, err := newer.Join([]string{a.cfg.Listen}); err == nil || n != 0 {
+			t.Errorf("joined %d, %v", n, err)
+		}
+	}
+	if n := len(a.Members()); n != 1 {
+		t.Errorf("a knows %d servers", n)
+	}
+	b := start(t, "b", nil)
+	b.joins(a)
+	a.sees("b.global", membership.Alive)
+	if lines := strings.Count(a.log.String(), "\n"); lines > 1 {
+		t.Errorf("five tries are %d lines of the log:\n%s", lines, a.log)
+	}
 }

@@ -30,6 +30,8 @@ type Server struct {
 	logger  hclog.Logger
 	door    door
 
+	complain complaints // about calls of unknown versions
+
 	mu    sync.Mutex
 	calls map[string]*remoteCall // calls that wait for the node's answer, by id
 }
@@ -63,6 +65,7 @@ func NewServerWithin(servers Servers, config *tls.Config, logger hclog.Logger, h
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ForceServerCodec(serverCodec()),
 		grpc.InTapHandle(s.door.enter),
+		grpc.UnknownServiceHandler(s.unknown),
 		grpc.MaxRecvMsgSize(largestRequest),
 		grpc.MaxSendMsgSize(largestMessage),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: aliveAnyway, Timeout: aliveWithin}),
