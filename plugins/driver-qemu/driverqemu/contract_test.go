@@ -89,6 +89,9 @@ func serveMonitor() {
 		fmt.Fprintln(conn, `{"QMP": {"version": {}, "capabilities": []}}`)
 		for requests := bufio.NewScanner(conn); requests.Scan(); {
 			switch {
+			case strings.Contains(requests.Text(), `"qom-get"`):
+				fmt.Fprintln(conn, `{"error": {"class": "GenericError", "desc": "a script has no machine"}}`)
+				continue
 			case strings.Contains(requests.Text(), `"stop"`):
 				status = "paused"
 				_ = syscall.Kill(-pid, syscall.SIGSTOP)

@@ -21,8 +21,6 @@ const maxDepth = 16
 type filler struct {
 	l     *launch
 	roots []root
-	fdset []string // options that pass the descriptors to the emulator
-	sets  int
 	files []*os.File
 }
 
@@ -44,7 +42,7 @@ func (l *launch) fill() (*filler, []string, error) {
 		}
 		out = append(out, arg)
 	}
-	return f, append(f.fdset, out...), nil
+	return f, out, nil
 }
 
 // close closes the opened files.
@@ -68,7 +66,7 @@ func (f *filler) argument(file *file) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return "/proc/self/fd/" + strconv.Itoa(int(fd.Fd())), nil
+		return openFile(fd), nil
 	}
 	node, err := f.node(path, file.Format, file.ReadOnly, 0)
 	if err != nil {
@@ -98,16 +96,6 @@ func (f *filler) node(path, format string, readOnly bool, depth int) (map[string
 	if err != nil {
 		return nil, err
 	}
-	f.sets++
-	set := f.sets
-	f.give(file, set)
-	if !readOnly && !f.l.Snapshot { // QEMU opens it for reading and for writing
-		again, err := f.again(file)
-		if err != nil {
-			return nil, err
-		}
-		f.give(again, set)
-	}
 	h := header{Format: formatRaw} // a raw image has no header
 	if format != formatRaw {
 		if h, err = readFile(file); err == nil {
@@ -117,22 +105,11 @@ func (f *filler) node(path, format string, readOnly bool, depth int) (map[string
 			return nil, errdefs.InvalidArgumentf("image %s %w", path, err)
 		}
 	}
-	node := map[string]any{"driver": h.Format, "file": map[string]any{"driver": "file", "filename": fdsets + strconv.Itoa(set)}}
+	node := map[string]any{"driver": h.Format, "file": map[string]any{"driver": "file", "filename": openFile(file)}}
 	if h.Format == formatQcow2 {
 		node["backing"], err = f.backing(path, filepath.Dir(real), h, depth)
 	}
 	return node, err
-}
-
-// again opens the same file for reading, even if its name refers to another file by
-// now.
-func (f *filler) again(file *os.File) (*os.File, error) {
-	out, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
-	if err != nil {
-		return nil, errdefs.PermissionDeniedf("image %s cannot be read: %w; let the task's user read it", file.Name(), err)
-	}
-	f.files = append(f.files, out)
-	return out, nil
 }
 
 // backing describes the backing image of an image, which is never written. It
@@ -163,9 +140,13 @@ func readFile(file *os.File) (header, error) {
 	return readHeader(file, st.Size())
 }
 
-func (f *filler) give(file *os.File, set int) {
-	f.fdset = append(f.fdset, "-add-fd", fmt.Sprintf("fd=%d,set=%d", file.Fd(), set))
-}
+// openFiles is the folder of the descriptors that the emulator inherits.
+const openFiles = "/proc/self/fd/"
+
+// openFile is a name of an inherited file. QEMU opens the same file by it again, for reading
+// or for writing, with locks that end when it closes it; those of a descriptor of -add-fd
+// never do, so that a machine could not go on after a checkpoint.
+func openFile(file *os.File) string { return openFiles + strconv.Itoa(int(file.Fd())) }
 
 // open opens a regular file in an allowed directory and returns its resolved path.
 func (f *filler) open(path string, write bool) (*os.File, string, error) {

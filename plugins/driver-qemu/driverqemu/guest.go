@@ -144,7 +144,7 @@ func (d *Driver) InspectTask(ctx context.Context, id string) (*driver.TaskStatus
 		}
 		if m.command("query-status", nil, &status) == nil {
 			s.Attributes["machine"] = status.Status
-			s.Paused = status.Status == statusPaused
+			s.Paused = status.Status == statusPaused || status.Status == statusWritten
 		}
 		m.close()
 	}

@@ -25,10 +25,13 @@ import (
 )
 
 // page returns the page of the guest's web server, or "" if it does not answer.
-func page(port int) string {
+func page(port int) string { return fetch(port, "") }
+
+// fetch returns a file of the guest's web server, or "" if it does not answer.
+func fetch(port int, file string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/", port), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/%s", port, file), nil)
 	if err != nil {
 		return ""
 	}

@@ -24,7 +24,7 @@ func (n *node) lateEmulator(from, onto string) string {
 		n.t.Fatal(err)
 	}
 	bin := n.t.TempDir()
-	script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *fdset*) cat %s > %s;; esac\nexec %s \"$@\"\n", from, onto, qemu)
+	script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in */proc/self/fd/*) cat %s > %s;; esac\nexec %s \"$@\"\n", from, onto, qemu)
 	if err := os.WriteFile(filepath.Join(bin, "qemu-system-late"), []byte(script), 0o755); err != nil {
 		n.t.Fatal(err)
 	}

@@ -54,6 +54,10 @@ func (l *launch) become() error {
 	if err != nil {
 		return err
 	}
+	incoming, err := l.incoming()
+	if err != nil {
+		return err
+	}
 	if u := l.User; u != nil {
 		groups := make([]int, len(u.Groups))
 		for i, g := range u.Groups {
@@ -77,7 +81,7 @@ func (l *launch) become() error {
 			return err
 		}
 	}
-	argv := append(append([]string{l.Emulator}, sockets...), args...)
+	argv := append(append(append([]string{l.Emulator}, sockets...), incoming...), args...)
 	err = syscall.Exec(l.Emulator, argv, os.Environ())
 	return fmt.Errorf("run %s: %w", l.Emulator, err)
 }
@@ -96,6 +100,19 @@ func (l *launch) sockets() ([]string, error) {
 		return nil, fmt.Errorf("make the guest agent's socket: %w", err)
 	}
 	return append(out, "-chardev", "socket,id=guest-agent,server=on,wait=off,fd="+strconv.Itoa(fd)), nil
+}
+
+// incoming opens the state from which the VM goes on, which its user may not be allowed to
+// read, and returns the options that pass it to QEMU.
+func (l *launch) incoming() ([]string, error) {
+	if l.Incoming == "" {
+		return nil, nil
+	}
+	fd, err := unix.Open(l.Incoming, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the checkpoint %s: %w", l.Incoming, err)
+	}
+	return []string{"-incoming", "fd:" + strconv.Itoa(fd)}, inherit(fd)
 }
 
 // inherit keeps a descriptor open over exec and makes it blocking, as QEMU expects.

@@ -124,20 +124,26 @@ func (n *node) attached(kind string) {
 	n.destroy(task)
 }
 
+// open lets every user reach the task's directory, like the agent's data directory.
+func (n *node) open() {
+	n.t.Helper()
+	for dir := n.dir; dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o777|os.ModeSticky); dir != "/tmp" && err != nil {
+			n.t.Fatal(err)
+		}
+		if filepath.Dir(dir) == os.TempDir() {
+			break
+		}
+	}
+}
+
 func TestAMachineRunsAsItsTasksUserWhoMustBeAllowedTheImage(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")
 	}
 	n := newNode(t, nil)
 	n.disk("disk.img", 1<<20)
-	for dir := n.dir; dir != "/"; dir = filepath.Dir(dir) { // like the agent's data directory
-		if err := os.Chmod(dir, 0o777|os.ModeSticky); dir != "/tmp" && err != nil {
-			t.Fatal(err)
-		}
-		if filepath.Dir(dir) == os.TempDir() {
-			break
-		}
-	}
+	n.open()
 	task := n.task(map[string]any{"image_path": "disk.img"})
 	task.User = "nobody"
 	n.refused(task, errdefs.FailedPrecondition, "cannot be written")

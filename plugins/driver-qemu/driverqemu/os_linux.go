@@ -35,6 +35,22 @@ func connect(dir, name string, limit time.Duration) (net.Conn, error) {
 	return net.DialTimeout("unix", beneath(at, name), max(limit, time.Millisecond))
 }
 
+// hand gives an open file to QEMU, under a name by which the next command refers to it.
+func (m *monitor) hand(file *os.File, name string) error {
+	conn, ok := m.conn.(*net.UnixConn)
+	if !ok {
+		return fmt.Errorf("the machine's monitor is no unix socket: %T", m.conn)
+	}
+	body, err := request("getfd", map[string]any{"fdname": name})
+	if err != nil {
+		return err
+	}
+	if _, _, err := conn.WriteMsgUnix(body, unix.UnixRights(int(file.Fd())), nil); err != nil {
+		return fmt.Errorf("getfd: %w", err)
+	}
+	return m.answer("getfd", nil)
+}
+
 // ioctl that returns KVM's API version. It does not create a VM: creating one can
 // hang if KVM exists but does not work.
 const (

@@ -32,4 +32,6 @@ func openBeneath([]root, string, bool) (*os.File, string, error) { return nil, "
 
 func connect(string, string, time.Duration) (net.Conn, error) { return nil, errUnavailable }
 
+func (*monitor) hand(*os.File, string) error { return errUnavailable }
+
 func kvmProblem() string { return unavailable }

@@ -13,6 +13,9 @@ import (
 // statusPaused is what QEMU says of a machine whose processors were stopped by command.
 const statusPaused = "paused"
 
+// statusWritten is what it says after a checkpoint: the machine is paused, too.
+const statusWritten = "postmigrate"
+
 // PauseTask implements driver.Pauser. It stops the processors of the machine, and QEMU
 // itself runs on: its monitor answers, and it keeps the disks.
 func (d *Driver) PauseTask(ctx context.Context, id string) error { return d.command(ctx, id, "stop") }

@@ -105,16 +105,21 @@ func (m *monitor) readUntil(id int64) error {
 }
 
 func (m *monitor) write(command string, args any) error {
-	request := map[string]any{"execute": command}
-	if args != nil {
-		request["arguments"] = args
+	body, err := request(command, args)
+	if err == nil {
+		_, err = m.conn.Write(body)
 	}
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	_, err = m.conn.Write(append(body, '\n'))
 	return err
+}
+
+// request returns the line that asks for a command.
+func request(command string, args any) ([]byte, error) {
+	line := map[string]any{"execute": command}
+	if args != nil {
+		line["arguments"] = args
+	}
+	body, err := json.Marshal(line)
+	return append(body, '\n'), err
 }
 
 // read reads one line.
@@ -128,12 +133,16 @@ func (m *monitor) read(into any) error {
 	return json.Unmarshal(m.lines.Bytes(), into)
 }
 
-// command runs a command and decodes its answer. Events before the answer are
-// skipped.
+// command runs a command and decodes its answer.
 func (m *monitor) command(name string, args, into any) error {
 	if err := m.write(name, args); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	return m.answer(name, into)
+}
+
+// answer decodes the answer to a command. Events before it are skipped.
+func (m *monitor) answer(name string, into any) error {
 	for {
 		var reply struct {
 			Event  string          `json:"event"`

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/plugins/internal/supervised"
@@ -22,6 +23,11 @@ import (
 // StartTask implements driver.Driver. It returns when QEMU has created the VM and
 // runs it, or fails with QEMU's message.
 func (d *Driver) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	return d.begin(ctx, task, nil)
+}
+
+// begin starts a VM, from its beginning or from a checkpoint.
+func (d *Driver) begin(ctx context.Context, task *driver.TaskConfig, from *checkpoint) (*driver.Handle, *driver.NetworkOverride, error) {
 	ctx, ended, err := d.Starting(ctx, task.ID)
 	if err != nil {
 		return nil, nil, err
@@ -34,7 +40,7 @@ func (d *Driver) StartTask(ctx context.Context, task *driver.TaskConfig) (*drive
 		return nil, nil, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", task.ID)
 	}
 	agent, _ := d.current()
-	l, err := d.plan(ctx, task, agent)
+	l, err := d.plan(ctx, task, agent, from)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,7 +64,7 @@ func (d *Driver) StartTask(ctx context.Context, task *driver.TaskConfig) (*drive
 
 // plan converts a task's config to a launch and does all checks that are possible
 // before the start.
-func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentConfig) (*launch, error) {
+func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentConfig, from *checkpoint) (*launch, error) {
 	var c taskConfig
 	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
 		return nil, err
@@ -94,6 +100,16 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 	if err != nil {
 		return invalid(err)
 	}
+	same := identity(&c, task, extra)
+	if from != nil {
+		if same == nil {
+			return invalid(errors.New("a task whose args have -machine or -m cannot be restored from a checkpoint"))
+		}
+		if err := from.fits(*same); err != nil {
+			return invalid(err)
+		}
+		c.MachineType = from.manifest.Machine
+	}
 	args, err := arguments(&c, task, extra, d.found.features(ctx, emulator))
 	if err != nil {
 		return invalid(err)
@@ -101,7 +117,10 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 	l := &launch{
 		Emulator: emulator, Args: args, TaskDir: task.TaskDir, Roots: append([]string{task.AllocDir}, agent.ImagePaths...),
 		Snapshot: extra.has("-snapshot"), Paused: extra.has("-S"), RunDir: d.dirOf(task.ID),
-		GuestAgent: c.GuestAgent, Graceful: c.GracefulShutdown, User: user,
+		GuestAgent: c.GuestAgent, Graceful: c.GracefulShutdown, User: user, Machine: same,
+	}
+	if from != nil {
+		l.Incoming = from.state
 	}
 	if task.Network != nil {
 		l.NetworkNS = task.Network.Path
@@ -113,6 +132,18 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 		return nil, fmt.Errorf("task %q: %w", task.Name, err)
 	}
 	return l, nil
+}
+
+// identity returns what a checkpoint of the VM says of it, or nil if args of the task decide it.
+func identity(c *taskConfig, task *driver.TaskConfig, extra userArgs) *manifest {
+	if extra.has("-machine", "-M", "-m") {
+		return nil
+	}
+	devices := fmt.Sprintf("drive_interface=%s accelerator=%s guest_agent=%t cores=%d args=%q", c.DriveInterface, c.Accelerator, c.GuestAgent, len(task.Resources.Cores), c.Args)
+	return &manifest{
+		Version: manifestVersion, Arch: archOf(c.Emulator), MemoryMB: task.Resources.MemoryMB, Configured: c.MachineType,
+		Devices: strings.ReplaceAll(devices, task.AllocDir, "${alloc}"), // differs on each node
+	}
 }
 
 // spec returns the supervisor's spec: the command is this binary, which becomes the
@@ -146,12 +177,18 @@ const (
 	confirmLimit = 25 * time.Second
 	// confirmEvery is the interval between attempts.
 	confirmEvery = 20 * time.Millisecond
+	// loadLimit is the time limit for QEMU to read a checkpoint, unless the host has less.
+	loadLimit = 30 * time.Minute
 )
 
 // confirm waits until the VM's monitor answers, and then resumes the VM. On failure
 // it kills the VM and returns an error with QEMU's output.
 func (d *Driver) confirm(ctx context.Context, id string, l *launch, w words) error {
-	limited, cancel := context.WithTimeout(ctx, confirmLimit)
+	limit := confirmLimit
+	if l.Incoming != "" {
+		limit = loadLimit
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ended := make(chan driver.ExitResult, 1)
 	go func() {

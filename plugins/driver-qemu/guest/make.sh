@@ -8,7 +8,7 @@
 #   make.sh DISK.img
 #
 # The guest says "guest up" on its console, serves http://:80/ ("hello from the
-# guest"), obeys its power button, and runs the QEMU guest agent if this machine has
+# guest"; /boot_id differs for each boot), obeys its power button, and runs the QEMU guest agent if this machine has
 # one. It needs syslinux, mtools, dosfstools, a static busybox, kmod's modules and a
 # kernel in /boot (apt-get install syslinux mtools dosfstools busybox-static
 # linux-image-cloud-amd64 qemu-guest-agent), and exits with 77 where one is missing.
@@ -70,6 +70,7 @@ ip link set lo up
 ip link set eth0 up
 ip addr add 10.0.2.15/24 dev eth0
 ip route add default via 10.0.2.2
+cat /proc/sys/kernel/random/boot_id > /www/boot_id
 httpd -h /www
 mkdir -p /sbin && ln -sf /bin/shutdown /sbin/shutdown # as the agent calls it
 for port in /dev/vport?p1; do

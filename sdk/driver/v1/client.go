@@ -67,7 +67,7 @@ func (c *client) StartTask(ctx context.Context, task *TaskConfig) (*Handle, *Net
 		return nil, nil, errdefs.FromGRPC(err)
 	}
 	if resp.GetHandle() == nil {
-		return nil, nil, errdefs.Internalf("driver %q started task %q without a handle; the plugin is defective", c.info.Name, task.ID)
+		return nil, nil, withoutHandle(c.info.Name, task.ID)
 	}
 	return handleFromPB(resp.GetHandle()), overrideFromPB(resp.GetNetworkOverride()), nil
 }

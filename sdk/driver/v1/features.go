@@ -29,6 +29,7 @@ var abilities = []feature.Row[Driver, Feature]{
 	{Feature: FeatureValidateTask, Has: feature.Implements[Validator, Driver]},
 	{Feature: FeatureUpdateResources, Has: feature.Implements[Updater, Driver]},
 	{Feature: FeaturePause, Has: feature.Implements[Pauser, Driver]},
+	{Feature: FeatureCheckpoint, Has: feature.Implements[Checkpointer, Driver]},
 	{Feature: FeatureReadLogs, Has: feature.Implements[LogReader, Driver]},
 	{Feature: FeatureNetworks, Has: feature.Implements[Networker, Driver]},
 }

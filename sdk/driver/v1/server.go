@@ -87,7 +87,7 @@ func (s *server) StartTask(ctx context.Context, req *driverv1.StartTaskRequest) 
 		return nil, errdefs.ToGRPC(err)
 	}
 	if handle == nil {
-		return nil, errdefs.ToGRPC(errdefs.Internalf("driver %q started task %q without a handle; the plugin is defective", req.GetDriver(), req.GetTask().GetId()))
+		return nil, errdefs.ToGRPC(withoutHandle(req.GetDriver(), req.GetTask().GetId()))
 	}
 	return &driverv1.StartTaskResponse{Handle: handleToPB(handle), NetworkOverride: overrideToPB(override)}, nil
 }

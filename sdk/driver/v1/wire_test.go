@@ -125,6 +125,20 @@ func (e *echo) ResumeTask(_ context.Context, id string) error {
 	return nil
 }
 
+func (e *echo) CheckpointTask(_ context.Context, id, dir string) error {
+	e.keep(id, dir)
+	return errdefs.FailedPreconditionf("a device of it has no state")
+}
+
+func (e *echo) RestoreTask(_ context.Context, c *driver.TaskConfig, dir string) (*driver.Handle, *driver.NetworkOverride, error) {
+	e.keep(*c, dir)
+	if dir == "" {
+		return nil, nil, nil
+	}
+	h, n := filled[driver.Handle](), filled[driver.NetworkOverride]()
+	return &h, &n, nil
+}
+
 func (e *echo) CreateNetwork(_ context.Context, r driver.NetworkRequest) (*driver.NetworkIsolation, error) {
 	e.keep(r)
 	n := filled[driver.NetworkIsolation]()
@@ -228,7 +242,7 @@ func TestEveryFieldOfTheContractSurvivesTheWire(t *testing.T) {
 	e := &echo{info: info}
 	drivers, conn := connect(t, e)
 	d, ctx := drivers[0], t.Context()
-	info.Features = []driver.Feature{driver.FeatureListTasks, driver.FeatureUpdateResources, driver.FeaturePause, driver.FeatureNetworks} // found by Service
+	info.Features = []driver.Feature{driver.FeatureListTasks, driver.FeatureUpdateResources, driver.FeaturePause, driver.FeatureCheckpoint, driver.FeatureNetworks} // found by Service
 	same(t, "Info", d.Info(), info)
 
 	if err := d.SetConfig(ctx, []byte("{}")); err != nil {
@@ -390,5 +404,33 @@ func TestPauseAndResumeCrossTheWire(t *testing.T) {
 		if !errdefs.IsUnimplemented(err) {
 			t.Errorf("%s of a driver that cannot: %v", what, err)
 		}
+	}
+}
+
+func TestCheckpointsCrossTheWire(t *testing.T) {
+	e := &echo{info: driver.Info{Name: "echo"}}
+	drivers, _ := connect(t, e, plain{})
+	d, ctx := drivers[0].(driver.Checkpointer), t.Context()
+	if err := d.CheckpointTask(ctx, "t", "/dir"); !errdefs.IsFailedPrecondition(err) || err.Error() != "a device of it has no state" {
+		t.Errorf("CheckpointTask: %v", err)
+	}
+	same(t, "CheckpointTask", e.last(), []any{"t", "/dir"})
+	config := filled[driver.TaskConfig]()
+	h, n, err := d.RestoreTask(ctx, &config, "/dir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "RestoreTask", e.last(), []any{config, "/dir"})
+	same(t, "Handle", *h, filled[driver.Handle]())
+	same(t, "NetworkOverride", *n, filled[driver.NetworkOverride]())
+	if _, _, err := d.RestoreTask(ctx, &config, ""); errdefs.ClassOf(err) != errdefs.Internal {
+		t.Errorf("a task without a handle: %v, want that the plugin is defective", err)
+	}
+	without := drivers[1].(driver.Checkpointer)
+	if err := without.CheckpointTask(ctx, "t", "/dir"); !errdefs.IsUnimplemented(err) {
+		t.Errorf("CheckpointTask of a driver that cannot: %v", err)
+	}
+	if _, _, err := without.RestoreTask(ctx, &config, "/dir"); !errdefs.IsUnimplemented(err) {
+		t.Errorf("RestoreTask of a driver that cannot: %v", err)
 	}
 }

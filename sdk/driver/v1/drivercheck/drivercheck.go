@@ -69,7 +69,7 @@ type Check struct {
 // Checks returns all checks, most informative first.
 func Checks() []Check {
 	var out []Check
-	for _, group := range [][]Check{describeChecks, lifeChecks, startChecks, secretChecks, killChecks, stopChecks, recoverChecks, listChecks, cgroupChecks, processChecks, updateChecks, pauseChecks, networkChecks, validateChecks, streamChecks, outputChecks, readLogsChecks, execChecks} {
+	for _, group := range [][]Check{describeChecks, lifeChecks, startChecks, secretChecks, killChecks, stopChecks, recoverChecks, listChecks, cgroupChecks, processChecks, updateChecks, pauseChecks, checkpointChecks, networkChecks, validateChecks, streamChecks, outputChecks, readLogsChecks, execChecks} {
 		out = append(out, group...)
 	}
 	return out

@@ -175,6 +175,227 @@ func (x *ReadLogsResponse) GetData() []byte {
 	return nil
 }
 
+// CheckpointTaskRequest asks to write the state of a task.
+type CheckpointTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Id of the task.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Absolute path of an empty directory, for the files of the checkpoint. Only their owner
+	// may read them: they have the secrets of the task.
+	Directory     string `protobuf:"bytes,3,opt,name=directory,proto3" json:"directory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointTaskRequest) Reset() {
+	*x = CheckpointTaskRequest{}
+	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointTaskRequest) ProtoMessage() {}
+
+func (x *CheckpointTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointTaskRequest.ProtoReflect.Descriptor instead.
+func (*CheckpointTaskRequest) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CheckpointTaskRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *CheckpointTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *CheckpointTaskRequest) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+// CheckpointTaskResponse is empty: the checkpoint is on disk and the task is paused.
+type CheckpointTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointTaskResponse) Reset() {
+	*x = CheckpointTaskResponse{}
+	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointTaskResponse) ProtoMessage() {}
+
+func (x *CheckpointTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointTaskResponse.ProtoReflect.Descriptor instead.
+func (*CheckpointTaskResponse) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{3}
+}
+
+// RestoreTaskRequest asks to start a task from a checkpoint.
+type RestoreTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the driver.
+	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
+	// The task: that of the checkpoint but for its id, directories, ports and node.
+	Task *TaskConfig `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	// Absolute path of the directory with the checkpoint. The driver changes nothing in it.
+	Directory     string `protobuf:"bytes,3,opt,name=directory,proto3" json:"directory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreTaskRequest) Reset() {
+	*x = RestoreTaskRequest{}
+	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreTaskRequest) ProtoMessage() {}
+
+func (x *RestoreTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreTaskRequest.ProtoReflect.Descriptor instead.
+func (*RestoreTaskRequest) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RestoreTaskRequest) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *RestoreTaskRequest) GetTask() *TaskConfig {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *RestoreTaskRequest) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
+// RestoreTaskResponse says how to find the task again.
+type RestoreTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in StartTaskResponse.
+	Handle *Handle `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
+	// As in StartTaskResponse.
+	NetworkOverride *NetworkOverride `protobuf:"bytes,2,opt,name=network_override,json=networkOverride,proto3" json:"network_override,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *RestoreTaskResponse) Reset() {
+	*x = RestoreTaskResponse{}
+	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreTaskResponse) ProtoMessage() {}
+
+func (x *RestoreTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreTaskResponse.ProtoReflect.Descriptor instead.
+func (*RestoreTaskResponse) Descriptor() ([]byte, []int) {
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RestoreTaskResponse) GetHandle() *Handle {
+	if x != nil {
+		return x.Handle
+	}
+	return nil
+}
+
+func (x *RestoreTaskResponse) GetNetworkOverride() *NetworkOverride {
+	if x != nil {
+		return x.NetworkOverride
+	}
+	return nil
+}
+
 // PauseTaskRequest asks to hold a task where it is.
 type PauseTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -188,7 +409,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	mi := &file_driver_v1_driver_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +421,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[2]
+	mi := &file_driver_v1_driver_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,7 +434,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{2}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PauseTaskRequest) GetDriver() string {
@@ -239,7 +460,7 @@ type PauseTaskResponse struct {
 
 func (x *PauseTaskResponse) Reset() {
 	*x = PauseTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	mi := &file_driver_v1_driver_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -251,7 +472,7 @@ func (x *PauseTaskResponse) String() string {
 func (*PauseTaskResponse) ProtoMessage() {}
 
 func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[3]
+	mi := &file_driver_v1_driver_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -264,7 +485,7 @@ func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
 func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{3}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{7}
 }
 
 // ResumeTaskRequest asks to let a task continue.
@@ -280,7 +501,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	mi := &file_driver_v1_driver_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +513,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[4]
+	mi := &file_driver_v1_driver_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +526,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{4}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResumeTaskRequest) GetDriver() string {
@@ -331,7 +552,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	mi := &file_driver_v1_driver_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -343,7 +564,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[5]
+	mi := &file_driver_v1_driver_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -356,7 +577,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{5}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{9}
 }
 
 // CreateNetworkRequest asks for the network namespace of an alloc.
@@ -374,7 +595,7 @@ type CreateNetworkRequest struct {
 
 func (x *CreateNetworkRequest) Reset() {
 	*x = CreateNetworkRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[6]
+	mi := &file_driver_v1_driver_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +607,7 @@ func (x *CreateNetworkRequest) String() string {
 func (*CreateNetworkRequest) ProtoMessage() {}
 
 func (x *CreateNetworkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[6]
+	mi := &file_driver_v1_driver_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +620,7 @@ func (x *CreateNetworkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNetworkRequest.ProtoReflect.Descriptor instead.
 func (*CreateNetworkRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{6}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateNetworkRequest) GetDriver() string {
@@ -435,7 +656,7 @@ type CreateNetworkResponse struct {
 
 func (x *CreateNetworkResponse) Reset() {
 	*x = CreateNetworkResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_v1_driver_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +668,7 @@ func (x *CreateNetworkResponse) String() string {
 func (*CreateNetworkResponse) ProtoMessage() {}
 
 func (x *CreateNetworkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_v1_driver_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +681,7 @@ func (x *CreateNetworkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNetworkResponse.ProtoReflect.Descriptor instead.
 func (*CreateNetworkResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{7}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateNetworkResponse) GetNetwork() *NetworkIsolation {
@@ -486,7 +707,7 @@ type DestroyNetworkRequest struct {
 
 func (x *DestroyNetworkRequest) Reset() {
 	*x = DestroyNetworkRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_v1_driver_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +719,7 @@ func (x *DestroyNetworkRequest) String() string {
 func (*DestroyNetworkRequest) ProtoMessage() {}
 
 func (x *DestroyNetworkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_v1_driver_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +732,7 @@ func (x *DestroyNetworkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyNetworkRequest.ProtoReflect.Descriptor instead.
 func (*DestroyNetworkRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{8}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DestroyNetworkRequest) GetDriver() string {
@@ -544,7 +765,7 @@ type DestroyNetworkResponse struct {
 
 func (x *DestroyNetworkResponse) Reset() {
 	*x = DestroyNetworkResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_v1_driver_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +777,7 @@ func (x *DestroyNetworkResponse) String() string {
 func (*DestroyNetworkResponse) ProtoMessage() {}
 
 func (x *DestroyNetworkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_v1_driver_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +790,7 @@ func (x *DestroyNetworkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyNetworkResponse.ProtoReflect.Descriptor instead.
 func (*DestroyNetworkResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{9}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{13}
 }
 
 // ValidateTaskRequest asks what is wrong with the config of a task.
@@ -586,7 +807,7 @@ type ValidateTaskRequest struct {
 
 func (x *ValidateTaskRequest) Reset() {
 	*x = ValidateTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_v1_driver_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +819,7 @@ func (x *ValidateTaskRequest) String() string {
 func (*ValidateTaskRequest) ProtoMessage() {}
 
 func (x *ValidateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_v1_driver_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +832,7 @@ func (x *ValidateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateTaskRequest.ProtoReflect.Descriptor instead.
 func (*ValidateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{10}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ValidateTaskRequest) GetDriver() string {
@@ -640,7 +861,7 @@ type ValidateTaskResponse struct {
 
 func (x *ValidateTaskResponse) Reset() {
 	*x = ValidateTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_v1_driver_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +873,7 @@ func (x *ValidateTaskResponse) String() string {
 func (*ValidateTaskResponse) ProtoMessage() {}
 
 func (x *ValidateTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_v1_driver_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +886,7 @@ func (x *ValidateTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateTaskResponse.ProtoReflect.Descriptor instead.
 func (*ValidateTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{11}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ValidateTaskResponse) GetDiagnostics() []*Diagnostic {
@@ -696,7 +917,7 @@ type Diagnostic struct {
 
 func (x *Diagnostic) Reset() {
 	*x = Diagnostic{}
-	mi := &file_driver_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_v1_driver_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +929,7 @@ func (x *Diagnostic) String() string {
 func (*Diagnostic) ProtoMessage() {}
 
 func (x *Diagnostic) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_v1_driver_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +942,7 @@ func (x *Diagnostic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diagnostic.ProtoReflect.Descriptor instead.
 func (*Diagnostic) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{12}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Diagnostic) GetPath() string {
@@ -770,7 +991,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_v1_driver_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +1003,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_v1_driver_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +1016,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{13}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTasksRequest) GetDriver() string {
@@ -817,7 +1038,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_v1_driver_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +1050,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_v1_driver_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +1063,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{14}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Handle {
@@ -861,7 +1082,7 @@ type DriversRequest struct {
 
 func (x *DriversRequest) Reset() {
 	*x = DriversRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_v1_driver_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1094,7 @@ func (x *DriversRequest) String() string {
 func (*DriversRequest) ProtoMessage() {}
 
 func (x *DriversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_v1_driver_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1107,7 @@ func (x *DriversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriversRequest.ProtoReflect.Descriptor instead.
 func (*DriversRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{15}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{19}
 }
 
 // DriversResponse has the drivers of the process.
@@ -900,7 +1121,7 @@ type DriversResponse struct {
 
 func (x *DriversResponse) Reset() {
 	*x = DriversResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_v1_driver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1133,7 @@ func (x *DriversResponse) String() string {
 func (*DriversResponse) ProtoMessage() {}
 
 func (x *DriversResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_v1_driver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1146,7 @@ func (x *DriversResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DriversResponse.ProtoReflect.Descriptor instead.
 func (*DriversResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{16}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DriversResponse) GetDrivers() []*Info {
@@ -958,7 +1179,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_driver_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_v1_driver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1191,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_v1_driver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1204,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{17}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Info) GetName() string {
@@ -1070,7 +1291,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_driver_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_v1_driver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1303,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_v1_driver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1316,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{18}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Capabilities) GetSendSignals() bool {
@@ -1209,7 +1430,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_v1_driver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1442,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_v1_driver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1455,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{19}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetConfigRequest) GetDriver() string {
@@ -1260,7 +1481,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_v1_driver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1493,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_v1_driver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1506,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{20}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{24}
 }
 
 // FingerprintRequest asks for what a driver finds.
@@ -1299,7 +1520,7 @@ type FingerprintRequest struct {
 
 func (x *FingerprintRequest) Reset() {
 	*x = FingerprintRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_v1_driver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1532,7 @@ func (x *FingerprintRequest) String() string {
 func (*FingerprintRequest) ProtoMessage() {}
 
 func (x *FingerprintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_v1_driver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1545,7 @@ func (x *FingerprintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintRequest.ProtoReflect.Descriptor instead.
 func (*FingerprintRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{21}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FingerprintRequest) GetDriver() string {
@@ -1350,7 +1571,7 @@ type FingerprintResponse struct {
 
 func (x *FingerprintResponse) Reset() {
 	*x = FingerprintResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_v1_driver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1583,7 @@ func (x *FingerprintResponse) String() string {
 func (*FingerprintResponse) ProtoMessage() {}
 
 func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_v1_driver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1596,7 @@ func (x *FingerprintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintResponse.ProtoReflect.Descriptor instead.
 func (*FingerprintResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{22}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FingerprintResponse) GetAttributes() map[string]string {
@@ -1412,7 +1633,7 @@ type StartTaskRequest struct {
 
 func (x *StartTaskRequest) Reset() {
 	*x = StartTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_v1_driver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1645,7 @@ func (x *StartTaskRequest) String() string {
 func (*StartTaskRequest) ProtoMessage() {}
 
 func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_v1_driver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1658,7 @@ func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
 func (*StartTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{23}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StartTaskRequest) GetDriver() string {
@@ -1467,7 +1688,7 @@ type StartTaskResponse struct {
 
 func (x *StartTaskResponse) Reset() {
 	*x = StartTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_v1_driver_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1700,7 @@ func (x *StartTaskResponse) String() string {
 func (*StartTaskResponse) ProtoMessage() {}
 
 func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_v1_driver_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1713,7 @@ func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
 func (*StartTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{24}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StartTaskResponse) GetHandle() *Handle {
@@ -1522,7 +1743,7 @@ type RecoverTaskRequest struct {
 
 func (x *RecoverTaskRequest) Reset() {
 	*x = RecoverTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_v1_driver_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1755,7 @@ func (x *RecoverTaskRequest) String() string {
 func (*RecoverTaskRequest) ProtoMessage() {}
 
 func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_v1_driver_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1768,7 @@ func (x *RecoverTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverTaskRequest.ProtoReflect.Descriptor instead.
 func (*RecoverTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{25}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RecoverTaskRequest) GetDriver() string {
@@ -1573,7 +1794,7 @@ type RecoverTaskResponse struct {
 
 func (x *RecoverTaskResponse) Reset() {
 	*x = RecoverTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[26]
+	mi := &file_driver_v1_driver_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1806,7 @@ func (x *RecoverTaskResponse) String() string {
 func (*RecoverTaskResponse) ProtoMessage() {}
 
 func (x *RecoverTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[26]
+	mi := &file_driver_v1_driver_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1819,7 @@ func (x *RecoverTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverTaskResponse.ProtoReflect.Descriptor instead.
 func (*RecoverTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{26}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{30}
 }
 
 // WaitTaskRequest asks for the end of a task.
@@ -1614,7 +1835,7 @@ type WaitTaskRequest struct {
 
 func (x *WaitTaskRequest) Reset() {
 	*x = WaitTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[27]
+	mi := &file_driver_v1_driver_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1847,7 @@ func (x *WaitTaskRequest) String() string {
 func (*WaitTaskRequest) ProtoMessage() {}
 
 func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[27]
+	mi := &file_driver_v1_driver_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1860,7 @@ func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskRequest.ProtoReflect.Descriptor instead.
 func (*WaitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{27}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WaitTaskRequest) GetDriver() string {
@@ -1667,7 +1888,7 @@ type WaitTaskResponse struct {
 
 func (x *WaitTaskResponse) Reset() {
 	*x = WaitTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[28]
+	mi := &file_driver_v1_driver_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1900,7 @@ func (x *WaitTaskResponse) String() string {
 func (*WaitTaskResponse) ProtoMessage() {}
 
 func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[28]
+	mi := &file_driver_v1_driver_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1913,7 @@ func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskResponse.ProtoReflect.Descriptor instead.
 func (*WaitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{28}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WaitTaskResponse) GetResult() *ExitResult {
@@ -1720,7 +1941,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[29]
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1953,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[29]
+	mi := &file_driver_v1_driver_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1966,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{29}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StopTaskRequest) GetDriver() string {
@@ -1785,7 +2006,7 @@ type StopTaskResponse struct {
 
 func (x *StopTaskResponse) Reset() {
 	*x = StopTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[30]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +2018,7 @@ func (x *StopTaskResponse) String() string {
 func (*StopTaskResponse) ProtoMessage() {}
 
 func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[30]
+	mi := &file_driver_v1_driver_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +2031,7 @@ func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
 func (*StopTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{30}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
 }
 
 // DestroyTaskRequest asks to forget a task.
@@ -1834,7 +2055,7 @@ type DestroyTaskRequest struct {
 
 func (x *DestroyTaskRequest) Reset() {
 	*x = DestroyTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[31]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +2067,7 @@ func (x *DestroyTaskRequest) String() string {
 func (*DestroyTaskRequest) ProtoMessage() {}
 
 func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[31]
+	mi := &file_driver_v1_driver_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +2080,7 @@ func (x *DestroyTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyTaskRequest.ProtoReflect.Descriptor instead.
 func (*DestroyTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{31}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DestroyTaskRequest) GetDriver() string {
@@ -1906,7 +2127,7 @@ type DestroyTaskResponse struct {
 
 func (x *DestroyTaskResponse) Reset() {
 	*x = DestroyTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[32]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2139,7 @@ func (x *DestroyTaskResponse) String() string {
 func (*DestroyTaskResponse) ProtoMessage() {}
 
 func (x *DestroyTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[32]
+	mi := &file_driver_v1_driver_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2152,7 @@ func (x *DestroyTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyTaskResponse.ProtoReflect.Descriptor instead.
 func (*DestroyTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{32}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
 }
 
 // InspectTaskRequest asks how a task is.
@@ -1947,7 +2168,7 @@ type InspectTaskRequest struct {
 
 func (x *InspectTaskRequest) Reset() {
 	*x = InspectTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2180,7 @@ func (x *InspectTaskRequest) String() string {
 func (*InspectTaskRequest) ProtoMessage() {}
 
 func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[33]
+	mi := &file_driver_v1_driver_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2193,7 @@ func (x *InspectTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskRequest.ProtoReflect.Descriptor instead.
 func (*InspectTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{33}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *InspectTaskRequest) GetDriver() string {
@@ -2000,7 +2221,7 @@ type InspectTaskResponse struct {
 
 func (x *InspectTaskResponse) Reset() {
 	*x = InspectTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2233,7 @@ func (x *InspectTaskResponse) String() string {
 func (*InspectTaskResponse) ProtoMessage() {}
 
 func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[34]
+	mi := &file_driver_v1_driver_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2246,7 @@ func (x *InspectTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTaskResponse.ProtoReflect.Descriptor instead.
 func (*InspectTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{34}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *InspectTaskResponse) GetStatus() *TaskStatus {
@@ -2048,7 +2269,7 @@ type TaskStatsRequest struct {
 
 func (x *TaskStatsRequest) Reset() {
 	*x = TaskStatsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2281,7 @@ func (x *TaskStatsRequest) String() string {
 func (*TaskStatsRequest) ProtoMessage() {}
 
 func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[35]
+	mi := &file_driver_v1_driver_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2294,7 @@ func (x *TaskStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsRequest.ProtoReflect.Descriptor instead.
 func (*TaskStatsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{35}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TaskStatsRequest) GetDriver() string {
@@ -2101,7 +2322,7 @@ type TaskStatsResponse struct {
 
 func (x *TaskStatsResponse) Reset() {
 	*x = TaskStatsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2334,7 @@ func (x *TaskStatsResponse) String() string {
 func (*TaskStatsResponse) ProtoMessage() {}
 
 func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[36]
+	mi := &file_driver_v1_driver_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2347,7 @@ func (x *TaskStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatsResponse.ProtoReflect.Descriptor instead.
 func (*TaskStatsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{36}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TaskStatsResponse) GetStats() []*TaskStats {
@@ -2151,7 +2372,7 @@ type SignalTaskRequest struct {
 
 func (x *SignalTaskRequest) Reset() {
 	*x = SignalTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2384,7 @@ func (x *SignalTaskRequest) String() string {
 func (*SignalTaskRequest) ProtoMessage() {}
 
 func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[37]
+	mi := &file_driver_v1_driver_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2397,7 @@ func (x *SignalTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalTaskRequest.ProtoReflect.Descriptor instead.
 func (*SignalTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{37}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SignalTaskRequest) GetDriver() string {
@@ -2209,7 +2430,7 @@ type SignalTaskResponse struct {
 
 func (x *SignalTaskResponse) Reset() {
 	*x = SignalTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2442,7 @@ func (x *SignalTaskResponse) String() string {
 func (*SignalTaskResponse) ProtoMessage() {}
 
 func (x *SignalTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[38]
+	mi := &file_driver_v1_driver_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2455,7 @@ func (x *SignalTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalTaskResponse.ProtoReflect.Descriptor instead.
 func (*SignalTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{38}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
 }
 
 // ExecTaskRequest is one message of the caller. The first is start, which is sent
@@ -2257,7 +2478,7 @@ type ExecTaskRequest struct {
 
 func (x *ExecTaskRequest) Reset() {
 	*x = ExecTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2490,7 @@ func (x *ExecTaskRequest) String() string {
 func (*ExecTaskRequest) ProtoMessage() {}
 
 func (x *ExecTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[39]
+	mi := &file_driver_v1_driver_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2503,7 @@ func (x *ExecTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExecTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{39}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExecTaskRequest) GetMessage() isExecTaskRequest_Message {
@@ -2386,7 +2607,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2619,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[40]
+	mi := &file_driver_v1_driver_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2632,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{40}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExecStart) GetDriver() string {
@@ -2483,7 +2704,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2716,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[41]
+	mi := &file_driver_v1_driver_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2729,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{41}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TerminalSize) GetHeight() int32 {
@@ -2543,7 +2764,7 @@ type ExecTaskResponse struct {
 
 func (x *ExecTaskResponse) Reset() {
 	*x = ExecTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2776,7 @@ func (x *ExecTaskResponse) String() string {
 func (*ExecTaskResponse) ProtoMessage() {}
 
 func (x *ExecTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[42]
+	mi := &file_driver_v1_driver_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2789,7 @@ func (x *ExecTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExecTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{42}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExecTaskResponse) GetMessage() isExecTaskResponse_Message {
@@ -2644,7 +2865,7 @@ type TaskEventsRequest struct {
 
 func (x *TaskEventsRequest) Reset() {
 	*x = TaskEventsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2877,7 @@ func (x *TaskEventsRequest) String() string {
 func (*TaskEventsRequest) ProtoMessage() {}
 
 func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[43]
+	mi := &file_driver_v1_driver_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2890,7 @@ func (x *TaskEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsRequest.ProtoReflect.Descriptor instead.
 func (*TaskEventsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{43}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TaskEventsRequest) GetDriver() string {
@@ -2705,7 +2926,7 @@ type TaskEventsResponse struct {
 
 func (x *TaskEventsResponse) Reset() {
 	*x = TaskEventsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +2938,7 @@ func (x *TaskEventsResponse) String() string {
 func (*TaskEventsResponse) ProtoMessage() {}
 
 func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[44]
+	mi := &file_driver_v1_driver_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +2951,7 @@ func (x *TaskEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskEventsResponse.ProtoReflect.Descriptor instead.
 func (*TaskEventsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{44}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TaskEventsResponse) GetTaskId() string {
@@ -2785,7 +3006,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +3018,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[45]
+	mi := &file_driver_v1_driver_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +3031,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{45}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Progress) GetPhase() string {
@@ -2918,7 +3139,7 @@ type TaskConfig struct {
 
 func (x *TaskConfig) Reset() {
 	*x = TaskConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3151,7 @@ func (x *TaskConfig) String() string {
 func (*TaskConfig) ProtoMessage() {}
 
 func (x *TaskConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[46]
+	mi := &file_driver_v1_driver_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3164,7 @@ func (x *TaskConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskConfig.ProtoReflect.Descriptor instead.
 func (*TaskConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{46}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TaskConfig) GetId() string {
@@ -3166,7 +3387,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3399,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[47]
+	mi := &file_driver_v1_driver_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3412,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{47}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Cgroup) GetVersion() uint32 {
@@ -3227,7 +3448,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3460,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[48]
+	mi := &file_driver_v1_driver_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3473,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{48}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Resources) GetCpuMhz() int64 {
@@ -3309,7 +3530,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3542,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[49]
+	mi := &file_driver_v1_driver_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3555,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{49}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Mount) GetHostPath() string {
@@ -3387,7 +3608,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3399,7 +3620,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[50]
+	mi := &file_driver_v1_driver_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +3633,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{50}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Device) GetHostPath() string {
@@ -3453,7 +3674,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3686,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[51]
+	mi := &file_driver_v1_driver_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3699,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{51}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Port) GetLabel() string {
@@ -3529,7 +3750,7 @@ type NetworkIsolation struct {
 
 func (x *NetworkIsolation) Reset() {
 	*x = NetworkIsolation{}
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3762,7 @@ func (x *NetworkIsolation) String() string {
 func (*NetworkIsolation) ProtoMessage() {}
 
 func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[52]
+	mi := &file_driver_v1_driver_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3775,7 @@ func (x *NetworkIsolation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkIsolation.ProtoReflect.Descriptor instead.
 func (*NetworkIsolation) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{52}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *NetworkIsolation) GetMode() string {
@@ -3607,7 +3828,7 @@ type DNSConfig struct {
 
 func (x *DNSConfig) Reset() {
 	*x = DNSConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3619,7 +3840,7 @@ func (x *DNSConfig) String() string {
 func (*DNSConfig) ProtoMessage() {}
 
 func (x *DNSConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[53]
+	mi := &file_driver_v1_driver_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3632,7 +3853,7 @@ func (x *DNSConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DNSConfig.ProtoReflect.Descriptor instead.
 func (*DNSConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{53}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DNSConfig) GetServers() []string {
@@ -3675,7 +3896,7 @@ type LogConfig struct {
 
 func (x *LogConfig) Reset() {
 	*x = LogConfig{}
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +3908,7 @@ func (x *LogConfig) String() string {
 func (*LogConfig) ProtoMessage() {}
 
 func (x *LogConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[54]
+	mi := &file_driver_v1_driver_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3921,7 @@ func (x *LogConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogConfig.ProtoReflect.Descriptor instead.
 func (*LogConfig) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{54}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LogConfig) GetStdoutPath() string {
@@ -3754,7 +3975,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_driver_v1_driver_proto_msgTypes[55]
+	mi := &file_driver_v1_driver_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3987,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[55]
+	mi := &file_driver_v1_driver_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +4000,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{55}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Handle) GetTaskId() string {
@@ -3818,7 +4039,7 @@ type NetworkOverride struct {
 
 func (x *NetworkOverride) Reset() {
 	*x = NetworkOverride{}
-	mi := &file_driver_v1_driver_proto_msgTypes[56]
+	mi := &file_driver_v1_driver_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +4051,7 @@ func (x *NetworkOverride) String() string {
 func (*NetworkOverride) ProtoMessage() {}
 
 func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[56]
+	mi := &file_driver_v1_driver_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +4064,7 @@ func (x *NetworkOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkOverride.ProtoReflect.Descriptor instead.
 func (*NetworkOverride) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{56}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *NetworkOverride) GetIp() string {
@@ -3885,7 +4106,7 @@ type ExitResult struct {
 
 func (x *ExitResult) Reset() {
 	*x = ExitResult{}
-	mi := &file_driver_v1_driver_proto_msgTypes[57]
+	mi := &file_driver_v1_driver_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3897,7 +4118,7 @@ func (x *ExitResult) String() string {
 func (*ExitResult) ProtoMessage() {}
 
 func (x *ExitResult) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[57]
+	mi := &file_driver_v1_driver_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3910,7 +4131,7 @@ func (x *ExitResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitResult.ProtoReflect.Descriptor instead.
 func (*ExitResult) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{57}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ExitResult) GetExitCode() int32 {
@@ -3966,7 +4187,7 @@ type TaskStatus struct {
 
 func (x *TaskStatus) Reset() {
 	*x = TaskStatus{}
-	mi := &file_driver_v1_driver_proto_msgTypes[58]
+	mi := &file_driver_v1_driver_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4199,7 @@ func (x *TaskStatus) String() string {
 func (*TaskStatus) ProtoMessage() {}
 
 func (x *TaskStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[58]
+	mi := &file_driver_v1_driver_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3991,7 +4212,7 @@ func (x *TaskStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStatus.ProtoReflect.Descriptor instead.
 func (*TaskStatus) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{58}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TaskStatus) GetId() string {
@@ -4056,7 +4277,7 @@ type ProcessStatsRequest struct {
 
 func (x *ProcessStatsRequest) Reset() {
 	*x = ProcessStatsRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[59]
+	mi := &file_driver_v1_driver_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4068,7 +4289,7 @@ func (x *ProcessStatsRequest) String() string {
 func (*ProcessStatsRequest) ProtoMessage() {}
 
 func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[59]
+	mi := &file_driver_v1_driver_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4081,7 +4302,7 @@ func (x *ProcessStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsRequest.ProtoReflect.Descriptor instead.
 func (*ProcessStatsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{59}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ProcessStatsRequest) GetDriver() string {
@@ -4109,7 +4330,7 @@ type ProcessStatsResponse struct {
 
 func (x *ProcessStatsResponse) Reset() {
 	*x = ProcessStatsResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[60]
+	mi := &file_driver_v1_driver_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4121,7 +4342,7 @@ func (x *ProcessStatsResponse) String() string {
 func (*ProcessStatsResponse) ProtoMessage() {}
 
 func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[60]
+	mi := &file_driver_v1_driver_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4134,7 +4355,7 @@ func (x *ProcessStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessStatsResponse.ProtoReflect.Descriptor instead.
 func (*ProcessStatsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{60}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ProcessStatsResponse) GetProcesses() map[string]*Usage {
@@ -4159,7 +4380,7 @@ type UpdateTaskRequest struct {
 
 func (x *UpdateTaskRequest) Reset() {
 	*x = UpdateTaskRequest{}
-	mi := &file_driver_v1_driver_proto_msgTypes[61]
+	mi := &file_driver_v1_driver_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4392,7 @@ func (x *UpdateTaskRequest) String() string {
 func (*UpdateTaskRequest) ProtoMessage() {}
 
 func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[61]
+	mi := &file_driver_v1_driver_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4405,7 @@ func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{61}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *UpdateTaskRequest) GetDriver() string {
@@ -4217,7 +4438,7 @@ type UpdateTaskResponse struct {
 
 func (x *UpdateTaskResponse) Reset() {
 	*x = UpdateTaskResponse{}
-	mi := &file_driver_v1_driver_proto_msgTypes[62]
+	mi := &file_driver_v1_driver_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4229,7 +4450,7 @@ func (x *UpdateTaskResponse) String() string {
 func (*UpdateTaskResponse) ProtoMessage() {}
 
 func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[62]
+	mi := &file_driver_v1_driver_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +4463,7 @@ func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskResponse.ProtoReflect.Descriptor instead.
 func (*UpdateTaskResponse) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{62}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{66}
 }
 
 // TaskStats is one sample of one task.
@@ -4267,7 +4488,7 @@ type TaskStats struct {
 
 func (x *TaskStats) Reset() {
 	*x = TaskStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[63]
+	mi := &file_driver_v1_driver_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4500,7 @@ func (x *TaskStats) String() string {
 func (*TaskStats) ProtoMessage() {}
 
 func (x *TaskStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[63]
+	mi := &file_driver_v1_driver_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4292,7 +4513,7 @@ func (x *TaskStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskStats.ProtoReflect.Descriptor instead.
 func (*TaskStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{63}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *TaskStats) GetTaskId() string {
@@ -4357,7 +4578,7 @@ type IOStats struct {
 
 func (x *IOStats) Reset() {
 	*x = IOStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[64]
+	mi := &file_driver_v1_driver_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4590,7 @@ func (x *IOStats) String() string {
 func (*IOStats) ProtoMessage() {}
 
 func (x *IOStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[64]
+	mi := &file_driver_v1_driver_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4603,7 @@ func (x *IOStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IOStats.ProtoReflect.Descriptor instead.
 func (*IOStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{64}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *IOStats) GetReadBytes() uint64 {
@@ -4433,7 +4654,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_driver_v1_driver_proto_msgTypes[65]
+	mi := &file_driver_v1_driver_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4666,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[65]
+	mi := &file_driver_v1_driver_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4679,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{65}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Usage) GetCpu() *CPUStats {
@@ -4499,7 +4720,7 @@ type CPUStats struct {
 
 func (x *CPUStats) Reset() {
 	*x = CPUStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[66]
+	mi := &file_driver_v1_driver_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4511,7 +4732,7 @@ func (x *CPUStats) String() string {
 func (*CPUStats) ProtoMessage() {}
 
 func (x *CPUStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[66]
+	mi := &file_driver_v1_driver_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4524,7 +4745,7 @@ func (x *CPUStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStats.ProtoReflect.Descriptor instead.
 func (*CPUStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{66}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CPUStats) GetPercent() float64 {
@@ -4605,7 +4826,7 @@ type MemoryStats struct {
 
 func (x *MemoryStats) Reset() {
 	*x = MemoryStats{}
-	mi := &file_driver_v1_driver_proto_msgTypes[67]
+	mi := &file_driver_v1_driver_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4617,7 +4838,7 @@ func (x *MemoryStats) String() string {
 func (*MemoryStats) ProtoMessage() {}
 
 func (x *MemoryStats) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_v1_driver_proto_msgTypes[67]
+	mi := &file_driver_v1_driver_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4630,7 +4851,7 @@ func (x *MemoryStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryStats.ProtoReflect.Descriptor instead.
 func (*MemoryStats) Descriptor() ([]byte, []int) {
-	return file_driver_v1_driver_proto_rawDescGZIP(), []int{67}
+	return file_driver_v1_driver_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *MemoryStats) GetRss() uint64 {
@@ -4710,7 +4931,19 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x06follow\x18\x06 \x01(\bR\x06follow\">\n" +
 	"\x10ReadLogsResponse\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"C\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"f\n" +
+	"\x15CheckpointTaskRequest\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1c\n" +
+	"\tdirectory\x18\x03 \x01(\tR\tdirectory\"\x18\n" +
+	"\x16CheckpointTaskResponse\"|\n" +
+	"\x12RestoreTaskRequest\x12\x16\n" +
+	"\x06driver\x18\x01 \x01(\tR\x06driver\x120\n" +
+	"\x04task\x18\x02 \x01(\v2\x1c.drover.driver.v1.TaskConfigR\x04task\x12\x1c\n" +
+	"\tdirectory\x18\x03 \x01(\tR\tdirectory\"\x95\x01\n" +
+	"\x13RestoreTaskResponse\x120\n" +
+	"\x06handle\x18\x01 \x01(\v2\x18.drover.driver.v1.HandleR\x06handle\x12L\n" +
+	"\x10network_override\x18\x02 \x01(\v2!.drover.driver.v1.NetworkOverrideR\x0fnetworkOverride\"C\n" +
 	"\x10PauseTaskRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\"\x13\n" +
@@ -5058,7 +5291,7 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\tmax_usage\x18\x06 \x01(\x04R\bmaxUsage\x12!\n" +
 	"\fkernel_usage\x18\a \x01(\x04R\vkernelUsage\x12(\n" +
 	"\x10kernel_max_usage\x18\b \x01(\x04R\x0ekernelMaxUsage\x12\x1a\n" +
-	"\bmeasured\x18\t \x03(\tR\bmeasured2\xb7\x0f\n" +
+	"\bmeasured\x18\t \x03(\tR\bmeasured2\xf8\x10\n" +
 	"\x06Driver\x12N\n" +
 	"\aDrivers\x12 .drover.driver.v1.DriversRequest\x1a!.drover.driver.v1.DriversResponse\x12T\n" +
 	"\tSetConfig\x12\".drover.driver.v1.SetConfigRequest\x1a#.drover.driver.v1.SetConfigResponse\x12\\\n" +
@@ -5082,7 +5315,9 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"UpdateTask\x12#.drover.driver.v1.UpdateTaskRequest\x1a$.drover.driver.v1.UpdateTaskResponse\x12T\n" +
 	"\tPauseTask\x12\".drover.driver.v1.PauseTaskRequest\x1a#.drover.driver.v1.PauseTaskResponse\x12W\n" +
 	"\n" +
-	"ResumeTask\x12#.drover.driver.v1.ResumeTaskRequest\x1a$.drover.driver.v1.ResumeTaskResponse\x12S\n" +
+	"ResumeTask\x12#.drover.driver.v1.ResumeTaskRequest\x1a$.drover.driver.v1.ResumeTaskResponse\x12c\n" +
+	"\x0eCheckpointTask\x12'.drover.driver.v1.CheckpointTaskRequest\x1a(.drover.driver.v1.CheckpointTaskResponse\x12Z\n" +
+	"\vRestoreTask\x12$.drover.driver.v1.RestoreTaskRequest\x1a%.drover.driver.v1.RestoreTaskResponse\x12S\n" +
 	"\bReadLogs\x12!.drover.driver.v1.ReadLogsRequest\x1a\".drover.driver.v1.ReadLogsResponse0\x01\x12`\n" +
 	"\rCreateNetwork\x12&.drover.driver.v1.CreateNetworkRequest\x1a'.drover.driver.v1.CreateNetworkResponse\x12c\n" +
 	"\x0eDestroyNetwork\x12'.drover.driver.v1.DestroyNetworkRequest\x1a(.drover.driver.v1.DestroyNetworkResponseBEZCgithub.com/drover-project/drover/sdk/internal/pb/driver/v1;driverv1b\x06proto3"
@@ -5099,194 +5334,205 @@ func file_driver_v1_driver_proto_rawDescGZIP() []byte {
 	return file_driver_v1_driver_proto_rawDescData
 }
 
-var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_driver_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
 var file_driver_v1_driver_proto_goTypes = []any{
 	(*ReadLogsRequest)(nil),        // 0: drover.driver.v1.ReadLogsRequest
 	(*ReadLogsResponse)(nil),       // 1: drover.driver.v1.ReadLogsResponse
-	(*PauseTaskRequest)(nil),       // 2: drover.driver.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),      // 3: drover.driver.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),      // 4: drover.driver.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),     // 5: drover.driver.v1.ResumeTaskResponse
-	(*CreateNetworkRequest)(nil),   // 6: drover.driver.v1.CreateNetworkRequest
-	(*CreateNetworkResponse)(nil),  // 7: drover.driver.v1.CreateNetworkResponse
-	(*DestroyNetworkRequest)(nil),  // 8: drover.driver.v1.DestroyNetworkRequest
-	(*DestroyNetworkResponse)(nil), // 9: drover.driver.v1.DestroyNetworkResponse
-	(*ValidateTaskRequest)(nil),    // 10: drover.driver.v1.ValidateTaskRequest
-	(*ValidateTaskResponse)(nil),   // 11: drover.driver.v1.ValidateTaskResponse
-	(*Diagnostic)(nil),             // 12: drover.driver.v1.Diagnostic
-	(*ListTasksRequest)(nil),       // 13: drover.driver.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),      // 14: drover.driver.v1.ListTasksResponse
-	(*DriversRequest)(nil),         // 15: drover.driver.v1.DriversRequest
-	(*DriversResponse)(nil),        // 16: drover.driver.v1.DriversResponse
-	(*Info)(nil),                   // 17: drover.driver.v1.Info
-	(*Capabilities)(nil),           // 18: drover.driver.v1.Capabilities
-	(*SetConfigRequest)(nil),       // 19: drover.driver.v1.SetConfigRequest
-	(*SetConfigResponse)(nil),      // 20: drover.driver.v1.SetConfigResponse
-	(*FingerprintRequest)(nil),     // 21: drover.driver.v1.FingerprintRequest
-	(*FingerprintResponse)(nil),    // 22: drover.driver.v1.FingerprintResponse
-	(*StartTaskRequest)(nil),       // 23: drover.driver.v1.StartTaskRequest
-	(*StartTaskResponse)(nil),      // 24: drover.driver.v1.StartTaskResponse
-	(*RecoverTaskRequest)(nil),     // 25: drover.driver.v1.RecoverTaskRequest
-	(*RecoverTaskResponse)(nil),    // 26: drover.driver.v1.RecoverTaskResponse
-	(*WaitTaskRequest)(nil),        // 27: drover.driver.v1.WaitTaskRequest
-	(*WaitTaskResponse)(nil),       // 28: drover.driver.v1.WaitTaskResponse
-	(*StopTaskRequest)(nil),        // 29: drover.driver.v1.StopTaskRequest
-	(*StopTaskResponse)(nil),       // 30: drover.driver.v1.StopTaskResponse
-	(*DestroyTaskRequest)(nil),     // 31: drover.driver.v1.DestroyTaskRequest
-	(*DestroyTaskResponse)(nil),    // 32: drover.driver.v1.DestroyTaskResponse
-	(*InspectTaskRequest)(nil),     // 33: drover.driver.v1.InspectTaskRequest
-	(*InspectTaskResponse)(nil),    // 34: drover.driver.v1.InspectTaskResponse
-	(*TaskStatsRequest)(nil),       // 35: drover.driver.v1.TaskStatsRequest
-	(*TaskStatsResponse)(nil),      // 36: drover.driver.v1.TaskStatsResponse
-	(*SignalTaskRequest)(nil),      // 37: drover.driver.v1.SignalTaskRequest
-	(*SignalTaskResponse)(nil),     // 38: drover.driver.v1.SignalTaskResponse
-	(*ExecTaskRequest)(nil),        // 39: drover.driver.v1.ExecTaskRequest
-	(*ExecStart)(nil),              // 40: drover.driver.v1.ExecStart
-	(*TerminalSize)(nil),           // 41: drover.driver.v1.TerminalSize
-	(*ExecTaskResponse)(nil),       // 42: drover.driver.v1.ExecTaskResponse
-	(*TaskEventsRequest)(nil),      // 43: drover.driver.v1.TaskEventsRequest
-	(*TaskEventsResponse)(nil),     // 44: drover.driver.v1.TaskEventsResponse
-	(*Progress)(nil),               // 45: drover.driver.v1.Progress
-	(*TaskConfig)(nil),             // 46: drover.driver.v1.TaskConfig
-	(*Cgroup)(nil),                 // 47: drover.driver.v1.Cgroup
-	(*Resources)(nil),              // 48: drover.driver.v1.Resources
-	(*Mount)(nil),                  // 49: drover.driver.v1.Mount
-	(*Device)(nil),                 // 50: drover.driver.v1.Device
-	(*Port)(nil),                   // 51: drover.driver.v1.Port
-	(*NetworkIsolation)(nil),       // 52: drover.driver.v1.NetworkIsolation
-	(*DNSConfig)(nil),              // 53: drover.driver.v1.DNSConfig
-	(*LogConfig)(nil),              // 54: drover.driver.v1.LogConfig
-	(*Handle)(nil),                 // 55: drover.driver.v1.Handle
-	(*NetworkOverride)(nil),        // 56: drover.driver.v1.NetworkOverride
-	(*ExitResult)(nil),             // 57: drover.driver.v1.ExitResult
-	(*TaskStatus)(nil),             // 58: drover.driver.v1.TaskStatus
-	(*ProcessStatsRequest)(nil),    // 59: drover.driver.v1.ProcessStatsRequest
-	(*ProcessStatsResponse)(nil),   // 60: drover.driver.v1.ProcessStatsResponse
-	(*UpdateTaskRequest)(nil),      // 61: drover.driver.v1.UpdateTaskRequest
-	(*UpdateTaskResponse)(nil),     // 62: drover.driver.v1.UpdateTaskResponse
-	(*TaskStats)(nil),              // 63: drover.driver.v1.TaskStats
-	(*IOStats)(nil),                // 64: drover.driver.v1.IOStats
-	(*Usage)(nil),                  // 65: drover.driver.v1.Usage
-	(*CPUStats)(nil),               // 66: drover.driver.v1.CPUStats
-	(*MemoryStats)(nil),            // 67: drover.driver.v1.MemoryStats
-	nil,                            // 68: drover.driver.v1.FingerprintResponse.AttributesEntry
-	nil,                            // 69: drover.driver.v1.ExecStart.EnvEntry
-	nil,                            // 70: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	nil,                            // 71: drover.driver.v1.TaskConfig.EnvEntry
-	nil,                            // 72: drover.driver.v1.TaskConfig.DeviceEnvEntry
-	nil,                            // 73: drover.driver.v1.TaskConfig.SecretEnvEntry
-	nil,                            // 74: drover.driver.v1.Cgroup.DirsEntry
-	nil,                            // 75: drover.driver.v1.NetworkIsolation.LabelsEntry
-	nil,                            // 76: drover.driver.v1.NetworkOverride.PortMapEntry
-	nil,                            // 77: drover.driver.v1.TaskStatus.AttributesEntry
-	nil,                            // 78: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	nil,                            // 79: drover.driver.v1.TaskStats.PidsEntry
-	(*durationpb.Duration)(nil),    // 80: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),  // 81: google.protobuf.Timestamp
+	(*CheckpointTaskRequest)(nil),  // 2: drover.driver.v1.CheckpointTaskRequest
+	(*CheckpointTaskResponse)(nil), // 3: drover.driver.v1.CheckpointTaskResponse
+	(*RestoreTaskRequest)(nil),     // 4: drover.driver.v1.RestoreTaskRequest
+	(*RestoreTaskResponse)(nil),    // 5: drover.driver.v1.RestoreTaskResponse
+	(*PauseTaskRequest)(nil),       // 6: drover.driver.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),      // 7: drover.driver.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),      // 8: drover.driver.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),     // 9: drover.driver.v1.ResumeTaskResponse
+	(*CreateNetworkRequest)(nil),   // 10: drover.driver.v1.CreateNetworkRequest
+	(*CreateNetworkResponse)(nil),  // 11: drover.driver.v1.CreateNetworkResponse
+	(*DestroyNetworkRequest)(nil),  // 12: drover.driver.v1.DestroyNetworkRequest
+	(*DestroyNetworkResponse)(nil), // 13: drover.driver.v1.DestroyNetworkResponse
+	(*ValidateTaskRequest)(nil),    // 14: drover.driver.v1.ValidateTaskRequest
+	(*ValidateTaskResponse)(nil),   // 15: drover.driver.v1.ValidateTaskResponse
+	(*Diagnostic)(nil),             // 16: drover.driver.v1.Diagnostic
+	(*ListTasksRequest)(nil),       // 17: drover.driver.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),      // 18: drover.driver.v1.ListTasksResponse
+	(*DriversRequest)(nil),         // 19: drover.driver.v1.DriversRequest
+	(*DriversResponse)(nil),        // 20: drover.driver.v1.DriversResponse
+	(*Info)(nil),                   // 21: drover.driver.v1.Info
+	(*Capabilities)(nil),           // 22: drover.driver.v1.Capabilities
+	(*SetConfigRequest)(nil),       // 23: drover.driver.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),      // 24: drover.driver.v1.SetConfigResponse
+	(*FingerprintRequest)(nil),     // 25: drover.driver.v1.FingerprintRequest
+	(*FingerprintResponse)(nil),    // 26: drover.driver.v1.FingerprintResponse
+	(*StartTaskRequest)(nil),       // 27: drover.driver.v1.StartTaskRequest
+	(*StartTaskResponse)(nil),      // 28: drover.driver.v1.StartTaskResponse
+	(*RecoverTaskRequest)(nil),     // 29: drover.driver.v1.RecoverTaskRequest
+	(*RecoverTaskResponse)(nil),    // 30: drover.driver.v1.RecoverTaskResponse
+	(*WaitTaskRequest)(nil),        // 31: drover.driver.v1.WaitTaskRequest
+	(*WaitTaskResponse)(nil),       // 32: drover.driver.v1.WaitTaskResponse
+	(*StopTaskRequest)(nil),        // 33: drover.driver.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),       // 34: drover.driver.v1.StopTaskResponse
+	(*DestroyTaskRequest)(nil),     // 35: drover.driver.v1.DestroyTaskRequest
+	(*DestroyTaskResponse)(nil),    // 36: drover.driver.v1.DestroyTaskResponse
+	(*InspectTaskRequest)(nil),     // 37: drover.driver.v1.InspectTaskRequest
+	(*InspectTaskResponse)(nil),    // 38: drover.driver.v1.InspectTaskResponse
+	(*TaskStatsRequest)(nil),       // 39: drover.driver.v1.TaskStatsRequest
+	(*TaskStatsResponse)(nil),      // 40: drover.driver.v1.TaskStatsResponse
+	(*SignalTaskRequest)(nil),      // 41: drover.driver.v1.SignalTaskRequest
+	(*SignalTaskResponse)(nil),     // 42: drover.driver.v1.SignalTaskResponse
+	(*ExecTaskRequest)(nil),        // 43: drover.driver.v1.ExecTaskRequest
+	(*ExecStart)(nil),              // 44: drover.driver.v1.ExecStart
+	(*TerminalSize)(nil),           // 45: drover.driver.v1.TerminalSize
+	(*ExecTaskResponse)(nil),       // 46: drover.driver.v1.ExecTaskResponse
+	(*TaskEventsRequest)(nil),      // 47: drover.driver.v1.TaskEventsRequest
+	(*TaskEventsResponse)(nil),     // 48: drover.driver.v1.TaskEventsResponse
+	(*Progress)(nil),               // 49: drover.driver.v1.Progress
+	(*TaskConfig)(nil),             // 50: drover.driver.v1.TaskConfig
+	(*Cgroup)(nil),                 // 51: drover.driver.v1.Cgroup
+	(*Resources)(nil),              // 52: drover.driver.v1.Resources
+	(*Mount)(nil),                  // 53: drover.driver.v1.Mount
+	(*Device)(nil),                 // 54: drover.driver.v1.Device
+	(*Port)(nil),                   // 55: drover.driver.v1.Port
+	(*NetworkIsolation)(nil),       // 56: drover.driver.v1.NetworkIsolation
+	(*DNSConfig)(nil),              // 57: drover.driver.v1.DNSConfig
+	(*LogConfig)(nil),              // 58: drover.driver.v1.LogConfig
+	(*Handle)(nil),                 // 59: drover.driver.v1.Handle
+	(*NetworkOverride)(nil),        // 60: drover.driver.v1.NetworkOverride
+	(*ExitResult)(nil),             // 61: drover.driver.v1.ExitResult
+	(*TaskStatus)(nil),             // 62: drover.driver.v1.TaskStatus
+	(*ProcessStatsRequest)(nil),    // 63: drover.driver.v1.ProcessStatsRequest
+	(*ProcessStatsResponse)(nil),   // 64: drover.driver.v1.ProcessStatsResponse
+	(*UpdateTaskRequest)(nil),      // 65: drover.driver.v1.UpdateTaskRequest
+	(*UpdateTaskResponse)(nil),     // 66: drover.driver.v1.UpdateTaskResponse
+	(*TaskStats)(nil),              // 67: drover.driver.v1.TaskStats
+	(*IOStats)(nil),                // 68: drover.driver.v1.IOStats
+	(*Usage)(nil),                  // 69: drover.driver.v1.Usage
+	(*CPUStats)(nil),               // 70: drover.driver.v1.CPUStats
+	(*MemoryStats)(nil),            // 71: drover.driver.v1.MemoryStats
+	nil,                            // 72: drover.driver.v1.FingerprintResponse.AttributesEntry
+	nil,                            // 73: drover.driver.v1.ExecStart.EnvEntry
+	nil,                            // 74: drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	nil,                            // 75: drover.driver.v1.TaskConfig.EnvEntry
+	nil,                            // 76: drover.driver.v1.TaskConfig.DeviceEnvEntry
+	nil,                            // 77: drover.driver.v1.TaskConfig.SecretEnvEntry
+	nil,                            // 78: drover.driver.v1.Cgroup.DirsEntry
+	nil,                            // 79: drover.driver.v1.NetworkIsolation.LabelsEntry
+	nil,                            // 80: drover.driver.v1.NetworkOverride.PortMapEntry
+	nil,                            // 81: drover.driver.v1.TaskStatus.AttributesEntry
+	nil,                            // 82: drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	nil,                            // 83: drover.driver.v1.TaskStats.PidsEntry
+	(*durationpb.Duration)(nil),    // 84: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 85: google.protobuf.Timestamp
 }
 var file_driver_v1_driver_proto_depIdxs = []int32{
-	52, // 0: drover.driver.v1.CreateNetworkResponse.network:type_name -> drover.driver.v1.NetworkIsolation
-	52, // 1: drover.driver.v1.DestroyNetworkRequest.network:type_name -> drover.driver.v1.NetworkIsolation
-	12, // 2: drover.driver.v1.ValidateTaskResponse.diagnostics:type_name -> drover.driver.v1.Diagnostic
-	55, // 3: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
-	17, // 4: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
-	18, // 5: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
-	68, // 6: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
-	46, // 7: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
-	55, // 8: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
-	56, // 9: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
-	55, // 10: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
-	57, // 11: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	80, // 12: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
-	58, // 13: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
-	80, // 14: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
-	63, // 15: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
-	40, // 16: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
-	41, // 17: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
-	41, // 18: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
-	69, // 19: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
-	57, // 20: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
-	81, // 21: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
-	70, // 22: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
-	45, // 23: drover.driver.v1.TaskEventsResponse.progress:type_name -> drover.driver.v1.Progress
-	71, // 24: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
-	48, // 25: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
-	49, // 26: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
-	50, // 27: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
-	51, // 28: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
-	52, // 29: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
-	53, // 30: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
-	54, // 31: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
-	80, // 32: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
-	72, // 33: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
-	47, // 34: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
-	73, // 35: drover.driver.v1.TaskConfig.secret_env:type_name -> drover.driver.v1.TaskConfig.SecretEnvEntry
-	74, // 36: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
-	75, // 37: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
-	76, // 38: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
-	81, // 39: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
-	81, // 40: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
-	57, // 41: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
-	77, // 42: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
-	78, // 43: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
-	48, // 44: drover.driver.v1.UpdateTaskRequest.resources:type_name -> drover.driver.v1.Resources
-	81, // 45: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
-	65, // 46: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
-	79, // 47: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
-	64, // 48: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
-	66, // 49: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
-	67, // 50: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
-	65, // 51: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
-	65, // 52: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
-	15, // 53: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
-	19, // 54: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
-	21, // 55: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
-	23, // 56: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
-	25, // 57: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
-	27, // 58: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
-	29, // 59: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
-	31, // 60: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
-	33, // 61: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
-	35, // 62: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
-	37, // 63: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
-	39, // 64: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
-	43, // 65: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
-	13, // 66: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
-	59, // 67: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
-	10, // 68: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
-	61, // 69: drover.driver.v1.Driver.UpdateTask:input_type -> drover.driver.v1.UpdateTaskRequest
-	2,  // 70: drover.driver.v1.Driver.PauseTask:input_type -> drover.driver.v1.PauseTaskRequest
-	4,  // 71: drover.driver.v1.Driver.ResumeTask:input_type -> drover.driver.v1.ResumeTaskRequest
-	0,  // 72: drover.driver.v1.Driver.ReadLogs:input_type -> drover.driver.v1.ReadLogsRequest
-	6,  // 73: drover.driver.v1.Driver.CreateNetwork:input_type -> drover.driver.v1.CreateNetworkRequest
-	8,  // 74: drover.driver.v1.Driver.DestroyNetwork:input_type -> drover.driver.v1.DestroyNetworkRequest
-	16, // 75: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
-	20, // 76: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
-	22, // 77: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
-	24, // 78: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
-	26, // 79: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
-	28, // 80: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
-	30, // 81: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
-	32, // 82: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
-	34, // 83: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
-	36, // 84: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
-	38, // 85: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
-	42, // 86: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
-	44, // 87: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
-	14, // 88: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
-	60, // 89: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
-	11, // 90: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
-	62, // 91: drover.driver.v1.Driver.UpdateTask:output_type -> drover.driver.v1.UpdateTaskResponse
-	3,  // 92: drover.driver.v1.Driver.PauseTask:output_type -> drover.driver.v1.PauseTaskResponse
-	5,  // 93: drover.driver.v1.Driver.ResumeTask:output_type -> drover.driver.v1.ResumeTaskResponse
-	1,  // 94: drover.driver.v1.Driver.ReadLogs:output_type -> drover.driver.v1.ReadLogsResponse
-	7,  // 95: drover.driver.v1.Driver.CreateNetwork:output_type -> drover.driver.v1.CreateNetworkResponse
-	9,  // 96: drover.driver.v1.Driver.DestroyNetwork:output_type -> drover.driver.v1.DestroyNetworkResponse
-	75, // [75:97] is the sub-list for method output_type
-	53, // [53:75] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	50, // 0: drover.driver.v1.RestoreTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
+	59, // 1: drover.driver.v1.RestoreTaskResponse.handle:type_name -> drover.driver.v1.Handle
+	60, // 2: drover.driver.v1.RestoreTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
+	56, // 3: drover.driver.v1.CreateNetworkResponse.network:type_name -> drover.driver.v1.NetworkIsolation
+	56, // 4: drover.driver.v1.DestroyNetworkRequest.network:type_name -> drover.driver.v1.NetworkIsolation
+	16, // 5: drover.driver.v1.ValidateTaskResponse.diagnostics:type_name -> drover.driver.v1.Diagnostic
+	59, // 6: drover.driver.v1.ListTasksResponse.tasks:type_name -> drover.driver.v1.Handle
+	21, // 7: drover.driver.v1.DriversResponse.drivers:type_name -> drover.driver.v1.Info
+	22, // 8: drover.driver.v1.Info.capabilities:type_name -> drover.driver.v1.Capabilities
+	72, // 9: drover.driver.v1.FingerprintResponse.attributes:type_name -> drover.driver.v1.FingerprintResponse.AttributesEntry
+	50, // 10: drover.driver.v1.StartTaskRequest.task:type_name -> drover.driver.v1.TaskConfig
+	59, // 11: drover.driver.v1.StartTaskResponse.handle:type_name -> drover.driver.v1.Handle
+	60, // 12: drover.driver.v1.StartTaskResponse.network_override:type_name -> drover.driver.v1.NetworkOverride
+	59, // 13: drover.driver.v1.RecoverTaskRequest.handle:type_name -> drover.driver.v1.Handle
+	61, // 14: drover.driver.v1.WaitTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	84, // 15: drover.driver.v1.StopTaskRequest.timeout:type_name -> google.protobuf.Duration
+	62, // 16: drover.driver.v1.InspectTaskResponse.status:type_name -> drover.driver.v1.TaskStatus
+	84, // 17: drover.driver.v1.TaskStatsRequest.interval:type_name -> google.protobuf.Duration
+	67, // 18: drover.driver.v1.TaskStatsResponse.stats:type_name -> drover.driver.v1.TaskStats
+	44, // 19: drover.driver.v1.ExecTaskRequest.start:type_name -> drover.driver.v1.ExecStart
+	45, // 20: drover.driver.v1.ExecTaskRequest.resize:type_name -> drover.driver.v1.TerminalSize
+	45, // 21: drover.driver.v1.ExecStart.size:type_name -> drover.driver.v1.TerminalSize
+	73, // 22: drover.driver.v1.ExecStart.env:type_name -> drover.driver.v1.ExecStart.EnvEntry
+	61, // 23: drover.driver.v1.ExecTaskResponse.result:type_name -> drover.driver.v1.ExitResult
+	85, // 24: drover.driver.v1.TaskEventsResponse.time:type_name -> google.protobuf.Timestamp
+	74, // 25: drover.driver.v1.TaskEventsResponse.annotations:type_name -> drover.driver.v1.TaskEventsResponse.AnnotationsEntry
+	49, // 26: drover.driver.v1.TaskEventsResponse.progress:type_name -> drover.driver.v1.Progress
+	75, // 27: drover.driver.v1.TaskConfig.env:type_name -> drover.driver.v1.TaskConfig.EnvEntry
+	52, // 28: drover.driver.v1.TaskConfig.resources:type_name -> drover.driver.v1.Resources
+	53, // 29: drover.driver.v1.TaskConfig.mounts:type_name -> drover.driver.v1.Mount
+	54, // 30: drover.driver.v1.TaskConfig.devices:type_name -> drover.driver.v1.Device
+	55, // 31: drover.driver.v1.TaskConfig.ports:type_name -> drover.driver.v1.Port
+	56, // 32: drover.driver.v1.TaskConfig.network:type_name -> drover.driver.v1.NetworkIsolation
+	57, // 33: drover.driver.v1.TaskConfig.dns:type_name -> drover.driver.v1.DNSConfig
+	58, // 34: drover.driver.v1.TaskConfig.logs:type_name -> drover.driver.v1.LogConfig
+	84, // 35: drover.driver.v1.TaskConfig.kill_timeout:type_name -> google.protobuf.Duration
+	76, // 36: drover.driver.v1.TaskConfig.device_env:type_name -> drover.driver.v1.TaskConfig.DeviceEnvEntry
+	51, // 37: drover.driver.v1.TaskConfig.cgroup:type_name -> drover.driver.v1.Cgroup
+	77, // 38: drover.driver.v1.TaskConfig.secret_env:type_name -> drover.driver.v1.TaskConfig.SecretEnvEntry
+	78, // 39: drover.driver.v1.Cgroup.dirs:type_name -> drover.driver.v1.Cgroup.DirsEntry
+	79, // 40: drover.driver.v1.NetworkIsolation.labels:type_name -> drover.driver.v1.NetworkIsolation.LabelsEntry
+	80, // 41: drover.driver.v1.NetworkOverride.port_map:type_name -> drover.driver.v1.NetworkOverride.PortMapEntry
+	85, // 42: drover.driver.v1.TaskStatus.started_at:type_name -> google.protobuf.Timestamp
+	85, // 43: drover.driver.v1.TaskStatus.exited_at:type_name -> google.protobuf.Timestamp
+	61, // 44: drover.driver.v1.TaskStatus.exit:type_name -> drover.driver.v1.ExitResult
+	81, // 45: drover.driver.v1.TaskStatus.attributes:type_name -> drover.driver.v1.TaskStatus.AttributesEntry
+	82, // 46: drover.driver.v1.ProcessStatsResponse.processes:type_name -> drover.driver.v1.ProcessStatsResponse.ProcessesEntry
+	52, // 47: drover.driver.v1.UpdateTaskRequest.resources:type_name -> drover.driver.v1.Resources
+	85, // 48: drover.driver.v1.TaskStats.time:type_name -> google.protobuf.Timestamp
+	69, // 49: drover.driver.v1.TaskStats.total:type_name -> drover.driver.v1.Usage
+	83, // 50: drover.driver.v1.TaskStats.pids:type_name -> drover.driver.v1.TaskStats.PidsEntry
+	68, // 51: drover.driver.v1.TaskStats.io:type_name -> drover.driver.v1.IOStats
+	70, // 52: drover.driver.v1.Usage.cpu:type_name -> drover.driver.v1.CPUStats
+	71, // 53: drover.driver.v1.Usage.memory:type_name -> drover.driver.v1.MemoryStats
+	69, // 54: drover.driver.v1.ProcessStatsResponse.ProcessesEntry.value:type_name -> drover.driver.v1.Usage
+	69, // 55: drover.driver.v1.TaskStats.PidsEntry.value:type_name -> drover.driver.v1.Usage
+	19, // 56: drover.driver.v1.Driver.Drivers:input_type -> drover.driver.v1.DriversRequest
+	23, // 57: drover.driver.v1.Driver.SetConfig:input_type -> drover.driver.v1.SetConfigRequest
+	25, // 58: drover.driver.v1.Driver.Fingerprint:input_type -> drover.driver.v1.FingerprintRequest
+	27, // 59: drover.driver.v1.Driver.StartTask:input_type -> drover.driver.v1.StartTaskRequest
+	29, // 60: drover.driver.v1.Driver.RecoverTask:input_type -> drover.driver.v1.RecoverTaskRequest
+	31, // 61: drover.driver.v1.Driver.WaitTask:input_type -> drover.driver.v1.WaitTaskRequest
+	33, // 62: drover.driver.v1.Driver.StopTask:input_type -> drover.driver.v1.StopTaskRequest
+	35, // 63: drover.driver.v1.Driver.DestroyTask:input_type -> drover.driver.v1.DestroyTaskRequest
+	37, // 64: drover.driver.v1.Driver.InspectTask:input_type -> drover.driver.v1.InspectTaskRequest
+	39, // 65: drover.driver.v1.Driver.TaskStats:input_type -> drover.driver.v1.TaskStatsRequest
+	41, // 66: drover.driver.v1.Driver.SignalTask:input_type -> drover.driver.v1.SignalTaskRequest
+	43, // 67: drover.driver.v1.Driver.ExecTask:input_type -> drover.driver.v1.ExecTaskRequest
+	47, // 68: drover.driver.v1.Driver.TaskEvents:input_type -> drover.driver.v1.TaskEventsRequest
+	17, // 69: drover.driver.v1.Driver.ListTasks:input_type -> drover.driver.v1.ListTasksRequest
+	63, // 70: drover.driver.v1.Driver.ProcessStats:input_type -> drover.driver.v1.ProcessStatsRequest
+	14, // 71: drover.driver.v1.Driver.ValidateTask:input_type -> drover.driver.v1.ValidateTaskRequest
+	65, // 72: drover.driver.v1.Driver.UpdateTask:input_type -> drover.driver.v1.UpdateTaskRequest
+	6,  // 73: drover.driver.v1.Driver.PauseTask:input_type -> drover.driver.v1.PauseTaskRequest
+	8,  // 74: drover.driver.v1.Driver.ResumeTask:input_type -> drover.driver.v1.ResumeTaskRequest
+	2,  // 75: drover.driver.v1.Driver.CheckpointTask:input_type -> drover.driver.v1.CheckpointTaskRequest
+	4,  // 76: drover.driver.v1.Driver.RestoreTask:input_type -> drover.driver.v1.RestoreTaskRequest
+	0,  // 77: drover.driver.v1.Driver.ReadLogs:input_type -> drover.driver.v1.ReadLogsRequest
+	10, // 78: drover.driver.v1.Driver.CreateNetwork:input_type -> drover.driver.v1.CreateNetworkRequest
+	12, // 79: drover.driver.v1.Driver.DestroyNetwork:input_type -> drover.driver.v1.DestroyNetworkRequest
+	20, // 80: drover.driver.v1.Driver.Drivers:output_type -> drover.driver.v1.DriversResponse
+	24, // 81: drover.driver.v1.Driver.SetConfig:output_type -> drover.driver.v1.SetConfigResponse
+	26, // 82: drover.driver.v1.Driver.Fingerprint:output_type -> drover.driver.v1.FingerprintResponse
+	28, // 83: drover.driver.v1.Driver.StartTask:output_type -> drover.driver.v1.StartTaskResponse
+	30, // 84: drover.driver.v1.Driver.RecoverTask:output_type -> drover.driver.v1.RecoverTaskResponse
+	32, // 85: drover.driver.v1.Driver.WaitTask:output_type -> drover.driver.v1.WaitTaskResponse
+	34, // 86: drover.driver.v1.Driver.StopTask:output_type -> drover.driver.v1.StopTaskResponse
+	36, // 87: drover.driver.v1.Driver.DestroyTask:output_type -> drover.driver.v1.DestroyTaskResponse
+	38, // 88: drover.driver.v1.Driver.InspectTask:output_type -> drover.driver.v1.InspectTaskResponse
+	40, // 89: drover.driver.v1.Driver.TaskStats:output_type -> drover.driver.v1.TaskStatsResponse
+	42, // 90: drover.driver.v1.Driver.SignalTask:output_type -> drover.driver.v1.SignalTaskResponse
+	46, // 91: drover.driver.v1.Driver.ExecTask:output_type -> drover.driver.v1.ExecTaskResponse
+	48, // 92: drover.driver.v1.Driver.TaskEvents:output_type -> drover.driver.v1.TaskEventsResponse
+	18, // 93: drover.driver.v1.Driver.ListTasks:output_type -> drover.driver.v1.ListTasksResponse
+	64, // 94: drover.driver.v1.Driver.ProcessStats:output_type -> drover.driver.v1.ProcessStatsResponse
+	15, // 95: drover.driver.v1.Driver.ValidateTask:output_type -> drover.driver.v1.ValidateTaskResponse
+	66, // 96: drover.driver.v1.Driver.UpdateTask:output_type -> drover.driver.v1.UpdateTaskResponse
+	7,  // 97: drover.driver.v1.Driver.PauseTask:output_type -> drover.driver.v1.PauseTaskResponse
+	9,  // 98: drover.driver.v1.Driver.ResumeTask:output_type -> drover.driver.v1.ResumeTaskResponse
+	3,  // 99: drover.driver.v1.Driver.CheckpointTask:output_type -> drover.driver.v1.CheckpointTaskResponse
+	5,  // 100: drover.driver.v1.Driver.RestoreTask:output_type -> drover.driver.v1.RestoreTaskResponse
+	1,  // 101: drover.driver.v1.Driver.ReadLogs:output_type -> drover.driver.v1.ReadLogsResponse
+	11, // 102: drover.driver.v1.Driver.CreateNetwork:output_type -> drover.driver.v1.CreateNetworkResponse
+	13, // 103: drover.driver.v1.Driver.DestroyNetwork:output_type -> drover.driver.v1.DestroyNetworkResponse
+	80, // [80:104] is the sub-list for method output_type
+	56, // [56:80] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_driver_v1_driver_proto_init() }
@@ -5294,13 +5540,13 @@ func file_driver_v1_driver_proto_init() {
 	if File_driver_v1_driver_proto != nil {
 		return
 	}
-	file_driver_v1_driver_proto_msgTypes[39].OneofWrappers = []any{
+	file_driver_v1_driver_proto_msgTypes[43].OneofWrappers = []any{
 		(*ExecTaskRequest_Start)(nil),
 		(*ExecTaskRequest_Stdin)(nil),
 		(*ExecTaskRequest_StdinClosed)(nil),
 		(*ExecTaskRequest_Resize)(nil),
 	}
-	file_driver_v1_driver_proto_msgTypes[42].OneofWrappers = []any{
+	file_driver_v1_driver_proto_msgTypes[46].OneofWrappers = []any{
 		(*ExecTaskResponse_Stdout)(nil),
 		(*ExecTaskResponse_Stderr)(nil),
 		(*ExecTaskResponse_Result)(nil),
@@ -5311,7 +5557,7 @@ func file_driver_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_v1_driver_proto_rawDesc), len(file_driver_v1_driver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   80,
+			NumMessages:   84,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,8 @@ const (
 	Driver_UpdateTask_FullMethodName     = "/drover.driver.v1.Driver/UpdateTask"
 	Driver_PauseTask_FullMethodName      = "/drover.driver.v1.Driver/PauseTask"
 	Driver_ResumeTask_FullMethodName     = "/drover.driver.v1.Driver/ResumeTask"
+	Driver_CheckpointTask_FullMethodName = "/drover.driver.v1.Driver/CheckpointTask"
+	Driver_RestoreTask_FullMethodName    = "/drover.driver.v1.Driver/RestoreTask"
 	Driver_ReadLogs_FullMethodName       = "/drover.driver.v1.Driver/ReadLogs"
 	Driver_CreateNetwork_FullMethodName  = "/drover.driver.v1.Driver/CreateNetwork"
 	Driver_DestroyNetwork_FullMethodName = "/drover.driver.v1.Driver/DestroyNetwork"
@@ -114,6 +116,16 @@ type DriverClient interface {
 	// ResumeTask lets a paused task continue. It may be repeated. FAILED_PRECONDITION: the task
 	// has ended. Feature "pause": a driver without it answers UNIMPLEMENTED.
 	ResumeTask(ctx context.Context, in *ResumeTaskRequest, opts ...grpc.CallOption) (*ResumeTaskResponse, error)
+	// CheckpointTask pauses a task and writes what it has in memory to files, and answers once
+	// they are on disk. The task stays paused: the host destroys it and restores the
+	// checkpoint, or resumes it and throws the checkpoint away. After an error the task is as
+	// it was. FAILED_PRECONDITION: the task has ended, or has something whose state cannot be
+	// written. Feature "checkpoint": a driver without it answers UNIMPLEMENTED.
+	CheckpointTask(ctx context.Context, in *CheckpointTaskRequest, opts ...grpc.CallOption) (*CheckpointTaskResponse, error)
+	// RestoreTask starts a task as StartTask does, but it goes on from a checkpoint.
+	// INVALID_ARGUMENT: there is no checkpoint that this driver can restore, or it is of a task
+	// with another config. Feature "checkpoint": a driver without it answers UNIMPLEMENTED.
+	RestoreTask(ctx context.Context, in *RestoreTaskRequest, opts ...grpc.CallOption) (*RestoreTaskResponse, error)
 	// ReadLogs streams output of a task that the driver's daemon keeps, and ends when all is
 	// sent that there is; with follow, when the task has ended, too. UNAVAILABLE: the daemon
 	// does not answer, or the plugin ends; the host goes on with another call.
@@ -359,6 +371,26 @@ func (c *driverClient) ResumeTask(ctx context.Context, in *ResumeTaskRequest, op
 	return out, nil
 }
 
+func (c *driverClient) CheckpointTask(ctx context.Context, in *CheckpointTaskRequest, opts ...grpc.CallOption) (*CheckpointTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckpointTaskResponse)
+	err := c.cc.Invoke(ctx, Driver_CheckpointTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *driverClient) RestoreTask(ctx context.Context, in *RestoreTaskRequest, opts ...grpc.CallOption) (*RestoreTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RestoreTaskResponse)
+	err := c.cc.Invoke(ctx, Driver_RestoreTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *driverClient) ReadLogs(ctx context.Context, in *ReadLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Driver_ServiceDesc.Streams[4], Driver_ReadLogs_FullMethodName, cOpts...)
@@ -466,6 +498,16 @@ type DriverServer interface {
 	// ResumeTask lets a paused task continue. It may be repeated. FAILED_PRECONDITION: the task
 	// has ended. Feature "pause": a driver without it answers UNIMPLEMENTED.
 	ResumeTask(context.Context, *ResumeTaskRequest) (*ResumeTaskResponse, error)
+	// CheckpointTask pauses a task and writes what it has in memory to files, and answers once
+	// they are on disk. The task stays paused: the host destroys it and restores the
+	// checkpoint, or resumes it and throws the checkpoint away. After an error the task is as
+	// it was. FAILED_PRECONDITION: the task has ended, or has something whose state cannot be
+	// written. Feature "checkpoint": a driver without it answers UNIMPLEMENTED.
+	CheckpointTask(context.Context, *CheckpointTaskRequest) (*CheckpointTaskResponse, error)
+	// RestoreTask starts a task as StartTask does, but it goes on from a checkpoint.
+	// INVALID_ARGUMENT: there is no checkpoint that this driver can restore, or it is of a task
+	// with another config. Feature "checkpoint": a driver without it answers UNIMPLEMENTED.
+	RestoreTask(context.Context, *RestoreTaskRequest) (*RestoreTaskResponse, error)
 	// ReadLogs streams output of a task that the driver's daemon keeps, and ends when all is
 	// sent that there is; with follow, when the task has ended, too. UNAVAILABLE: the daemon
 	// does not answer, or the plugin ends; the host goes on with another call.
@@ -547,6 +589,12 @@ func (UnimplementedDriverServer) PauseTask(context.Context, *PauseTaskRequest) (
 }
 func (UnimplementedDriverServer) ResumeTask(context.Context, *ResumeTaskRequest) (*ResumeTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeTask not implemented")
+}
+func (UnimplementedDriverServer) CheckpointTask(context.Context, *CheckpointTaskRequest) (*CheckpointTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckpointTask not implemented")
+}
+func (UnimplementedDriverServer) RestoreTask(context.Context, *RestoreTaskRequest) (*RestoreTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RestoreTask not implemented")
 }
 func (UnimplementedDriverServer) ReadLogs(*ReadLogsRequest, grpc.ServerStreamingServer[ReadLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadLogs not implemented")
@@ -888,6 +936,42 @@ func _Driver_ResumeTask_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_CheckpointTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckpointTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).CheckpointTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_CheckpointTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).CheckpointTask(ctx, req.(*CheckpointTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Driver_RestoreTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RestoreTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).RestoreTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_RestoreTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).RestoreTask(ctx, req.(*RestoreTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Driver_ReadLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ReadLogsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1001,6 +1085,14 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeTask",
 			Handler:    _Driver_ResumeTask_Handler,
+		},
+		{
+			MethodName: "CheckpointTask",
+			Handler:    _Driver_CheckpointTask_Handler,
+		},
+		{
+			MethodName: "RestoreTask",
+			Handler:    _Driver_RestoreTask_Handler,
 		},
 		{
 			MethodName: "CreateNetwork",

@@ -1,0 +1,174 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package scaffold_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/cmd/drover/scaffold"
+)
+
+// mutation is a mistake that an author could make in a generated driver. The contract's
+// suite must find it.
+type mutation struct{ what, file, old, new string }
+
+var mutations = []mutation{
+	// driver.go: what the driver says of itself, and how tasks begin
+	{"the fingerprint goes on for ever", "driver.go", "select {\n\t\t\tcase <-ticker.C:\n\t\t\tcase <-ctx.Done():\n\t\t\t\treturn\n\t\t\t}", "<-ticker.C"},
+	{"a health that nobody knows", "driver.go", "Health: driver.HealthHealthy,", `Health: "fine",`},
+	{"a fingerprint about the machine", "driver.go", `"driver." + Name: "1"`, `"kernel.name": "windows"`},
+	{"a user is ignored", "driver.go", `if config.User != "" {`, "if false {"},
+	{"the environment is lost", "driver.go", `s.Env = append(s.Env, name+"="+value)`, "_, _ = name, value"},
+	{"the plugin's environment is passed on", "driver.go", "for name, value := range config.Env {", "s.Env = os.Environ()\n\tfor name, value := range config.Env {"},
+	{"another working directory", "driver.go", "Dir: config.TaskDir", "Dir: config.AllocDir"},
+	{"a handle of another task", "driver.go", "Handle{TaskID: config.ID", `Handle{TaskID: "x"`},
+	{"a handle without its state", "driver.go", "Version: handleVersion, State: state}", "Version: handleVersion}"},
+	{"any handle is read", "driver.go", "if h.Version != handleVersion {", "if false {"},
+	{"a recovered task cannot be recovered again", "driver.go", "if d.tasks[h.TaskID] != nil {\n\t\treturn nil", "if d.tasks[h.TaskID] != nil {\n\t\treturn errdefs.AlreadyExistsf(\"known\")"},
+	{"an unknown task is an internal error", "driver.go", `errdefs.NotFoundf("task %q is unknown`, `errdefs.Internalf("task %q is unknown`},
+
+	// starts.go, runner.go: starts and what they leave
+	{"a task that was begun is not looked for", "starts.go", `if ref.AllocDir == "" {`, "if true {"},
+	{"a start that was given up is not waited for", "tasks.go", "if err := d.giveUp(ctx, ref.ID, force); err != nil {", "if err := error(nil); err != nil {"},
+	{"a command that is missing may be tried again", "runner.go", `errdefs.InvalidArgumentf("command %q cannot be run`, `errdefs.Unavailablef("command %q cannot be run`},
+	{"a start that was given up goes on", "runner.go", "_ = syscall.Kill(-first.PID, syscall.SIGKILL) // an error means that it has ended", "_ = first"},
+	{"a task ends with the call that started it", "runner.go", "exec.Command(self, RunnerCommand", "exec.CommandContext(ctx, self, RunnerCommand"},
+	{"a task outside its cgroup", "runner.go", "err = cgroup.Start(cmd)", "err = cmd.Start()"},
+
+	// runner.go: ends and output
+	{"a signal that ended a task is lost", "runner.go", "ok && status.Signaled() {", "ok && status.Signaled() && false {"},
+	{"every task ends well", "runner.go", "ExitResult{ExitCode: state.ExitCode()}", "ExitResult{}"},
+	{"the outputs are swapped", "runner.go", "cmd.Stdout, cmd.Stderr = stdout, stderr", "cmd.Stdout, cmd.Stderr = stderr, stdout"},
+	{"logs without a limit", "runner.go", "MaxFiles: s.Logs.MaxFiles", "MaxFiles: 100"},
+	{"disabled logs are written", "runner.go", "if s.Logs.Disabled {", "if false {"},
+	{"a task lives as long as its children's output", "runner.go", "_ = alive.Close() // readers get EOF now\n\tcopied.Wait()     // children of the task may still write", "copied.Wait()\n\t_ = alive.Close()"},
+
+	// tasks.go: stop, signal, destroy, inspect
+	{"a lost result is a success", "tasks.go", `driver.ExitResult{ExitCode: -1, Err: "exit code unknown: the task's runner was killed"}`, "driver.ExitResult{}"},
+	{"children outlive the kill", "tasks.go", "syscall.Kill(-t.PID, syscall.SIGKILL)", "syscall.Kill(t.PID, syscall.SIGKILL)"},
+	{"a task that is gone may come back", "tasks.go", `errdefs.NotFoundf("the task left no trace`, `errdefs.Unavailablef("the task left no trace`},
+	{"a wait has no result", "tasks.go", "return t.result.Exit, nil", "return driver.ExitResult{}, nil"},
+	{"a wait does not end with its call", "tasks.go", "case <-t.done:\n\t\treturn t.result.Exit, nil\n\tcase <-ctx.Done():\n\t\treturn driver.ExitResult{}, ctx.Err()", "case <-t.done:\n\t\treturn t.result.Exit, nil"},
+	{"a stop kills at once", "tasks.go", `signal = "SIGTERM"`, `signal = "SIGKILL"`},
+	{"a stop gives too little time", "tasks.go", "time.NewTimer(timeout)", "time.NewTimer(timeout / 20)"},
+	{"a stop gives too much time", "tasks.go", "time.NewTimer(timeout)", "time.NewTimer(timeout * 20)"},
+	{"a stop ignores the signal that is asked for", "tasks.go", `if signal == "" {`, "if true {"},
+	{"a stop leaves the children", "tasks.go", "t.kill() // including the children it left behind\n\t\t<-t.done", "if !t.ended() {\n\t\t\tt.kill()\n\t\t}\n\t\t<-t.done"},
+	{"a stop of what has ended fails", "tasks.go", "err != nil && !errdefs.IsFailedPrecondition(err) {", "err != nil {"},
+	{"an unknown signal is an internal error", "tasks.go", `errdefs.InvalidArgumentf("unknown signal`, `errdefs.Internalf("unknown signal`},
+	{"a signal to what has ended is sent", "tasks.go", "if t.ended() {\n\t\treturn errdefs.FailedPreconditionf(\"the task has ended\")", "if false {\n\t\treturn nil"},
+	{"a task that runs is destroyed without force", "tasks.go", "if !force {\n\t\t\treturn errdefs.FailedPreconditionf(\"task %q still runs", "if false {\n\t\t\treturn errdefs.FailedPreconditionf(\"task %q still runs"},
+	{"a destroyed task is known", "tasks.go", "d.forget(ref.ID)", "_ = ref"},
+	{"an unknown task cannot be destroyed", "tasks.go", "return err // nil if nothing is left of the task", `return errdefs.NotFoundf("unknown")`},
+	{"nobody knows when a task started", "tasks.go", "StartedAt: t.StartedAt, Attributes", "Attributes"},
+	{"an ended task has no result", "tasks.go", "s.State, s.Exit, s.ExitedAt = driver.TaskExited, &exit, t.result.ExitedAt", "s.State, _ = driver.TaskExited, exit"},
+
+	// streams.go: statistics, events, exec
+	{"ended tasks are measured", "streams.go", "if t == nil || t.ended() {", "if t == nil {"},
+	{"a task without memory", "streams.go", "pages*uint64(os.Getpagesize())", "pages*0"},
+	{"events go on for ever", "streams.go", "close(out)", "_ = out"},
+	{"a command in what has ended is an internal error", "streams.go", `errdefs.FailedPreconditionf("task %q does not run"`, `errdefs.Internalf("task %q does not run"`},
+	{"every command ends well", "streams.go", "ExitResult{ExitCode: cmd.ProcessState.ExitCode()}", "ExitResult{}"},
+	{"the outputs of a command are one", "streams.go", "cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stderr", "cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stdout"},
+	{"the input of a command never ends", "streams.go", "_ = stdin.Close()", "_ = stdin"},
+	{"children of a command outlive it", "streams.go", "return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)", "return syscall.Kill(cmd.Process.Pid, syscall.SIGKILL)"},
+	{"a command has the plugin's environment", "streams.go", "cmd.Env, cmd.Dir = s.Env, s.Dir", "cmd.Dir = s.Dir"},
+	{"a command that is missing is an internal error", "streams.go", "path, err := lookup(opts.Command[0], s.path())\n\tif err != nil {\n\t\treturn driver.ExitResult{}, errdefs.InvalidArgumentf(", "path, err := lookup(opts.Command[0], s.path())\n\tif err != nil {\n\t\treturn driver.ExitResult{}, errdefs.Internalf("},
+}
+
+// generated writes the driver that is mutated.
+func generated(t *testing.T) string {
+	t.Helper()
+	dir, _, err := scaffold.Write(scaffold.Options{Name: "mutant", Kind: "driver", Dir: t.TempDir(), Module: "example.org/mutant", Replace: "../../.."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestEachMutationChangesTheGeneratedDriver(t *testing.T) {
+	dir := generated(t)
+	known := map[string]bool{}
+	for _, m := range mutations {
+		body, err := os.ReadFile(filepath.Join(dir, "mutant", m.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(body), m.old); n != 1 || m.old == m.new || known[m.what] {
+			t.Errorf("%s: %s has %q %d times; want a mutation of its own of one place", m.what, m.file, m.old, n)
+		}
+		known[m.what] = true
+	}
+	if len(known) < 40 {
+		t.Errorf("%d mutations, want 40", len(known))
+	}
+}
+
+// TestTheSuiteFindsEachMutationOfTheGeneratedDriver takes some minutes, so it runs only when
+// it is asked for: DROVER_MUTATIONS=all, or part of the name of one.
+func TestTheSuiteFindsEachMutationOfTheGeneratedDriver(t *testing.T) {
+	asked := os.Getenv("DROVER_MUTATIONS")
+	if asked == "" {
+		t.Skip("it takes minutes: make mutations")
+	}
+	dir := generated(t)
+	suite := func() (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-failfast", "-parallel", "8", "-run", "TestContract", "./mutant")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := suite(); err != nil {
+		t.Fatalf("without a mutation: %v\n%s", err, out)
+	}
+	caught, tried := 0, 0
+	for _, m := range mutations {
+		if asked != "all" && !strings.Contains(m.what, asked) {
+			continue
+		}
+		tried++
+		path := filepath.Join(dir, "mutant", m.file)
+		body, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(body), m.old, m.new, 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := suite()
+		switch {
+		case err == nil:
+			t.Errorf("NOT FOUND: %s", m.what)
+		case strings.Contains(out, "[build failed]") || strings.Contains(out, "build the plugin"):
+			t.Errorf("%s does not compile:\n%s", m.what, out)
+		default:
+			caught++
+			t.Logf("found: %s, by %s", m.what, rule(out))
+		}
+		if err := os.WriteFile(path, body, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d of %d mutations were found", caught, tried)
+}
+
+// rule returns the name of the first check that failed.
+func rule(out string) string {
+	name := "no rule"
+	for line := range strings.Lines(out) {
+		if test, ok := strings.CutPrefix(strings.TrimSpace(line), "--- FAIL: "); ok {
+			name, _, _ = strings.Cut(test, " ")
+		}
+	}
+	return fmt.Sprintf("%q", name)
+}

@@ -1,0 +1,107 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+
+	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// FeatureCheckpoint: the driver is a Checkpointer.
+const FeatureCheckpoint Feature = "checkpoint"
+
+// Checkpointer is implemented by drivers that can write what a running task has in memory
+// to files, and start a task that goes on from there: later, with another version of what
+// runs it, or on another machine to which the directory and the files of the task were
+// copied. Such a driver is a Pauser, too.
+//
+// A checkpoint belongs to the files of the task as they were when it was written. So the
+// task does not go on by itself after CheckpointTask: the caller either ends it with
+// DestroyTask and restores the checkpoint, or lets it go on with ResumeTask and throws the
+// checkpoint away.
+type Checkpointer interface {
+	Pauser
+
+	// CheckpointTask pauses a running task and writes its state into dir, an absolute path
+	// of an empty directory that belongs to the caller. It returns once all of it is on
+	// disk. The task is then paused, see Pauser; it may have been paused before. After an
+	// error the task is as it was, and what is in dir is worth nothing.
+	//
+	// The state has what the task had in memory, secrets too: files in dir must be readable
+	// only by their owner.
+	//
+	// NotFound: there is no such task. FailedPrecondition: it has ended, or this task or this
+	// machine has something whose state cannot be written; the text names it.
+	CheckpointTask(ctx context.Context, taskID, dir string) error
+
+	// RestoreTask starts a task as StartTask does, with the same rules and classes of errors,
+	// but it goes on from the checkpoint in dir. The config is the one of the task that was
+	// written, but for its ID, directories, ports and node. It does not change dir, so that
+	// the caller can try again. Once it returns, nobody needs dir any more.
+	//
+	// InvalidArgument: dir has no checkpoint that this driver can restore, or one of a task
+	// with another config.
+	RestoreTask(ctx context.Context, task *TaskConfig, dir string) (*Handle, *NetworkOverride, error)
+}
+
+func (s *server) checkpointer(name string) (Checkpointer, error) {
+	d, err := s.driver(name)
+	if err != nil {
+		return nil, err
+	}
+	c, ok := d.(Checkpointer)
+	if !ok {
+		return nil, errdefs.ToGRPC(errdefs.Unimplementedf("driver %q cannot write checkpoints of tasks", name))
+	}
+	return c, nil
+}
+
+func (s *server) CheckpointTask(ctx context.Context, req *driverv1.CheckpointTaskRequest) (*driverv1.CheckpointTaskResponse, error) {
+	c, err := s.checkpointer(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	return &driverv1.CheckpointTaskResponse{}, errdefs.ToGRPC(c.CheckpointTask(ctx, req.GetTaskId(), req.GetDirectory()))
+}
+
+func (s *server) RestoreTask(ctx context.Context, req *driverv1.RestoreTaskRequest) (*driverv1.RestoreTaskResponse, error) {
+	c, err := s.checkpointer(req.GetDriver())
+	if err != nil {
+		return nil, err
+	}
+	handle, override, err := c.RestoreTask(ctx, taskFromPB(req.GetTask()), req.GetDirectory())
+	if err != nil {
+		return nil, errdefs.ToGRPC(err)
+	}
+	if handle == nil {
+		return nil, errdefs.ToGRPC(withoutHandle(req.GetDriver(), req.GetTask().GetId()))
+	}
+	return &driverv1.RestoreTaskResponse{Handle: handleToPB(handle), NetworkOverride: overrideToPB(override)}, nil
+}
+
+// CheckpointTask implements Checkpointer.
+func (c *client) CheckpointTask(ctx context.Context, taskID, dir string) error {
+	_, err := c.rpc.CheckpointTask(ctx, &driverv1.CheckpointTaskRequest{Driver: c.info.Name, TaskId: taskID, Directory: dir})
+	return errdefs.FromGRPC(err)
+}
+
+// RestoreTask implements Checkpointer.
+func (c *client) RestoreTask(ctx context.Context, task *TaskConfig, dir string) (*Handle, *NetworkOverride, error) {
+	resp, err := c.rpc.RestoreTask(ctx, &driverv1.RestoreTaskRequest{Driver: c.info.Name, Task: taskToPB(task), Directory: dir})
+	if err != nil {
+		return nil, nil, errdefs.FromGRPC(err)
+	}
+	if resp.GetHandle() == nil {
+		return nil, nil, withoutHandle(c.info.Name, task.ID)
+	}
+	return handleFromPB(resp.GetHandle()), overrideFromPB(resp.GetNetworkOverride()), nil
+}
+
+// withoutHandle is the error of a driver that started a task and gave no handle for it.
+func withoutHandle(driver, taskID string) error {
+	return errdefs.Internalf("driver %q started task %q without a handle; the plugin is defective", driver, taskID)
+}
