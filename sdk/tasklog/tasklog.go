@@ -11,6 +11,7 @@
 package tasklog
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -173,8 +174,11 @@ func (w *Writer) Since(p Position) int64 {
 	var n int64
 	for i := p.Index; i <= w.index; i++ {
 		st, err := w.dir.Lstat(w.name(i))
-		if err == nil && st.Mode().IsRegular() {
+		switch {
+		case err == nil && st.Mode().IsRegular():
 			n += st.Size()
+		case i < w.index && errors.Is(err, fs.ErrNotExist):
+			n += w.max // it was full when it was removed for a newer one
 		}
 	}
 	return max(n-p.Offset, 0)

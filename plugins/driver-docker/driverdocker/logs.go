@@ -228,7 +228,7 @@ func (c *copier) read(ctx context.Context, r *stream) error {
 		if err != nil {
 			over := errors.Is(err, io.EOF) || hushed.Load()
 			if over { // the rest has not been sent yet
-				c.unhold()
+				c.unhold(c.out[:]...)
 			}
 			if c.flush(); over {
 				return nil
@@ -270,7 +270,7 @@ func (c *copier) take(m message) {
 			o.hold(m.text)
 			return
 		}
-		c.unhold()
+		c.unhold(o)
 	}
 	// Everything after this message is new, even if the clock was set back.
 	o.behind, o.held = false, nil
@@ -312,9 +312,10 @@ func (o *output) hold(text []byte) {
 
 // unhold restores messages that were held by mistake. If a task writes more than the
 // daemon keeps, the daemon discards old messages, so some of the held messages may
-// be new. The new ones follow the message that was copied last.
-func (c *copier) unhold() {
-	for _, o := range c.out {
+// be new. The new ones follow the message that was copied last. An output of which more may
+// come is left alone: a daemon sends messages of the two in any order.
+func (c *copier) unhold(outputs ...*output) {
+	for _, o := range outputs {
 		if !o.behind || o.skipSeen == 0 || len(o.held) == 0 {
 			continue
 		}

@@ -190,6 +190,26 @@ func TestWhatTheDaemonThrewAwayHidesNothingNew(t *testing.T) {
 	l.want("p1p2p3p4p5\n", "")
 }
 
+func TestWhatTheDaemonThrewAwayOfOneOutputDoublesNothingOfTheOther(t *testing.T) {
+	l := newLogged(t)
+	rest := frame(1, 5, "o2\n") + frame(2, 5, "e1\n")
+	l.read(frame(1, 5, "o1\n")+rest+frame(2, 5, "e2\n"), false)
+	l.read(rest+frame(1, 6, "o3\n")+frame(2, 5, "e2\n")+frame(2, 6, "e3\n"), false) // it has discarded o1
+	l.want("o1\no2\no3\n", "e1\ne2\ne3\n")
+}
+
+func TestWhatWasWrittenJustBeforeADeathIsNotWrittenAgainIntoTheNextFile(t *testing.T) {
+	l := newLogged(t)
+	l.task.state.Logs.MaxFiles, l.task.state.Logs.MaxFileBytes = 1, 6 // only the newest file is kept
+	l.read(frame(1, 5, "aaa\n"), false)
+	all := frame(1, 5, "aaa\n") + frame(1, 6, "bbb\n")
+	l.read(all, true) // two bytes of it are in the file that was removed
+	l.read(all+frame(1, 7, "c\n"), false)
+	if body, err := os.ReadFile(filepath.Join(l.dir, "logs", "o.1")); err != nil || string(body) != "b\nc\n" {
+		t.Errorf("the newest file has %q, %v", body, err)
+	}
+}
+
 func TestAClockThatIsSetBackHidesNothing(t *testing.T) {
 	l := newLogged(t)
 	l.read(frame(1, 100, "a\n")+frame(1, 50, "b\n")+frame(1, 51, "c\n"), false)
