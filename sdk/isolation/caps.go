@@ -56,12 +56,11 @@ func CheckCapabilities(names []string) error {
 }
 
 // NotAllowedError lists the capabilities that a task requested but that are not
-// allowed.
+// allowed. A driver adds which of its settings allows more.
 type NotAllowedError struct{ Names []string }
 
 func (e *NotAllowedError) Error() string {
-	return fmt.Sprintf("capabilities %s are not in the agent's allow_caps; remove them from cap_add, or let the operator allow them",
-		strings.ToLower(strings.Join(e.Names, ", ")))
+	return fmt.Sprintf("capabilities %s are not allowed", strings.ToLower(strings.Join(e.Names, ", ")))
 }
 
 // Capabilities returns, by number, the bounding set of a task and those of its

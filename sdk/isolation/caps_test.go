@@ -32,7 +32,7 @@ func TestCapabilitiesAreTheAllowedPartOfTheDefaultPlusWhatIsAddedLessWhatIsDropp
 		}
 	}
 	var refused *isolation.NotAllowedError
-	if _, _, err := isolation.Capabilities([]string{"chown"}, []string{"kill", "chown"}, nil); !errors.As(err, &refused) || !slices.Equal(refused.Names, []string{"KILL"}) {
+	if _, _, err := isolation.Capabilities([]string{"chown"}, []string{"kill", "chown"}, nil); !errors.As(err, &refused) || !slices.Equal(refused.Names, []string{"KILL"}) || err.Error() != "capabilities kill are not allowed" {
 		t.Errorf("beyond the allowed: %v", err)
 	}
 	if err := isolation.CheckCapabilities([]string{"fly"}); err == nil || !strings.Contains(err.Error(), "sys_admin") {

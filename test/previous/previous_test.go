@@ -23,8 +23,12 @@ const commit = "1088672"
 
 const limit = 5 * time.Minute
 
-// samples are one plugin per contract. Each side has them in its SDK.
+// samples are one plugin per contract that the previous release has. Each side has them in its
+// SDK. networks is that of a contract which it does not have: add it to the samples when
+// commit has it.
 var samples = []string{"driver/v1/drivertest/testdata/driver-shell", "device/v1/devicetest/testdata/device-file", "stats/v1/statstest/testdata/stats-file"}
+
+const networks = "network/v1/networktest/testdata/network-file"
 
 // checker is a program of the previous release: its host runs its checks with the plugin
 // of its first argument, and it prints the outcome of each check.
@@ -103,7 +107,7 @@ func checkout(t *testing.T) string {
 }
 
 // build builds the samples of a checkout.
-func build(t *testing.T, root string) (paths []string) {
+func build(t *testing.T, root string, samples ...string) (paths []string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, s := range samples {
@@ -164,7 +168,11 @@ func TestThePreviousReleaseAndThisOneRunEachOthersPlugins(t *testing.T) {
 	}
 	program := filepath.Join(t.TempDir(), "check")
 	run(t, old, "go", "build", "-trimpath", "-o", program, "./cmd/previous-check")
-	oldPlugins, newPlugins := build(t, old), build(t, "../..")
+	oldPlugins, newPlugins := build(t, old, samples...), build(t, "../..", samples...)
+	t.Run(filepath.Base(networks), func(t *testing.T) {
+		t.Parallel()
+		unknownContract(t, previousHost(t, program, build(t, "../..", networks)[0], map[string]any{}))
+	})
 	for i, s := range samples {
 		t.Run(filepath.Base(s), func(t *testing.T) {
 			t.Parallel()
@@ -190,5 +198,29 @@ func TestThePreviousReleaseAndThisOneRunEachOthersPlugins(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// unknownContract checks that the previous host refuses a plugin of a contract that it does
+// not know with a word, and that this host has it pass all checks.
+func unknownContract(t *testing.T, r *plugincheck.Report) {
+	t.Helper()
+	refused := ""
+	for _, res := range outcomes(r) {
+		if res.Outcome == conformance.Failed {
+			refused += strings.Join(res.Problems, "\n")
+		}
+	}
+	if r.Passed > 1 || !strings.Contains(refused, "network v1") {
+		t.Errorf("the previous host says %q of a plugin of networks; %+v", refused, r)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	now, err := plugincheck.Run(ctx, plugincheck.Options{Path: r.Path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !now.OK() || now.Passed < 8 {
+		t.Errorf("this host: %+v", now)
 	}
 }

@@ -48,7 +48,7 @@ func (c boxConfig) check(agent isolatedAgentConfig) []finding {
 	}
 	var refused *isolation.NotAllowedError
 	if _, _, err := isolation.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop); errors.As(err, &refused) {
-		found = append(found, finding{"config.cap_add", errdefs.PermissionDeniedf("config.cap_add: %w", err)})
+		found = append(found, finding{"config.cap_add", errdefs.PermissionDeniedf("config.cap_add: %w on this node; remove them, or let the operator add them to the agent's allow_caps", err)})
 	} else if err != nil {
 		invalid("config.cap_add", fmt.Errorf("config.cap_add and cap_drop: %w", err))
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
@@ -16,7 +17,7 @@ import (
 )
 
 var streamChecks = []Check{
-	{"fingerprint", "the first fingerprint comes at once, others when something changes, and the stream ends with its context and not before", nil, checkFingerprint},
+	{"fingerprint", "the first fingerprint comes at once with attributes of the driver only, others when something changes, and the stream ends with its context and not before", nil, checkFingerprint},
 	{"stats", "stats come for all running tasks, none of ended ones, and end with their context", nil, checkStats},
 	{"stats-units", "what is measured is named and in range, what is not is zero", nil, checkStatsUnits},
 	{"stats-interval", "an interval that is not above zero is refused", nil, checkStatsInterval},
@@ -42,6 +43,12 @@ func checkFingerprint(b *bench) {
 	}
 	if f.Health != driver.HealthHealthy && f.HealthDescription == "" {
 		b.t.Errorf("the driver is %s and does not say why", f.Health)
+	}
+	name := "driver." + b.d.Info().Name
+	for key := range f.Attributes {
+		if key != name && !strings.HasPrefix(key, name+".") && !b.subject.Foreign {
+			b.t.Errorf("the attribute %q is not the driver's own, and agents leave it out: begin it with %q", key, name+".")
+		}
 	}
 	conformance.GoesOn(b.t, prints, "the fingerprints", func(next driver.Fingerprint) {
 		if reflect.DeepEqual(next, f) && !b.subject.Foreign {

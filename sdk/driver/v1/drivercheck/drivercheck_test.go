@@ -473,6 +473,12 @@ func TestAStreamThatRepeatsItselfOrEndsTooSoonIsADefect(t *testing.T) {
 		"the same again": func(ctx context.Context) (<-chan driver.Fingerprint, error) {
 			return every(ctx, driver.Fingerprint{Health: driver.HealthHealthy}), nil
 		},
+		"an attribute of the machine": func(ctx context.Context) (<-chan driver.Fingerprint, error) {
+			out := make(chan driver.Fingerprint, 1)
+			out <- driver.Fingerprint{Health: driver.HealthHealthy, Attributes: map[string]string{"kernel.name": "windows"}}
+			context.AfterFunc(ctx, func() { close(out) })
+			return out, nil
+		},
 		"an early end": func(context.Context) (<-chan driver.Fingerprint, error) {
 			out := make(chan driver.Fingerprint, 1)
 			out <- driver.Fingerprint{Health: driver.HealthHealthy}
