@@ -30,7 +30,7 @@ var mutations = []mutation{
 	{"the plugin's environment is passed on", "driver.go", "for name, value := range config.Env {", "s.Env = os.Environ()\n\tfor name, value := range config.Env {"},
 	{"another working directory", "driver.go", "Dir: config.TaskDir", "Dir: config.AllocDir"},
 	{"a handle of another task", "driver.go", "Handle{TaskID: config.ID", `Handle{TaskID: "x"`},
-	{"a handle without its state", "driver.go", "Version: handleVersion, State: state}", "Version: handleVersion}"},
+	{"a handle without its state", "driver.go", "Version: handleVersion, State: state}", "Version: handleVersion, State: state[:0]}"},
 	{"any handle is read", "driver.go", "if h.Version != handleVersion {", "if false {"},
 	{"a recovered task cannot be recovered again", "driver.go", "if d.tasks[h.TaskID] != nil {\n\t\treturn nil", "if d.tasks[h.TaskID] != nil {\n\t\treturn errdefs.AlreadyExistsf(\"known\")"},
 	{"an unknown task is an internal error", "driver.go", `errdefs.NotFoundf("task %q is unknown`, `errdefs.Internalf("task %q is unknown`},
