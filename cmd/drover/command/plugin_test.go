@@ -65,6 +65,26 @@ func TestPluginsOfANodeAreShown(t *testing.T) {
 	}
 }
 
+func TestTheStatusOfAPluginSaysEachThingOnceAndWhen(t *testing.T) {
+	const failed = `{"Name":"driver-x","Version":"1","State":"running","Path":"/p/driver-x","Digest":"sha256:aa","UpgradeError":"it does not start: no shell",
+"Work":{"Action":"upgrade","Started":"2026-05-01T12:00:00Z","Ended":"2026-05-01T12:00:05Z","Error":"driver-x: it does not start: no shell"},
+"Bad":[{"Digest":"sha256:cc","Why":"exit code 1","At":"2026-04-30T09:08:07Z"}]}`
+	const fresh = `{"Name":"driver-x","State":"starting","Work":{"Action":"install","Step":"%s","Started":"2026-05-01T12:00:00Z"}}`
+	r := newFake(t, map[string]string{"GET /v1/agent/plugin/driver-x": failed}).at(t, nil, "plugin", "status", "driver-x")
+	if r.code != 0 || strings.Count(r.out, "it does not start: no shell") != 1 || !strings.Contains(r.out, "upgrade at 2026-05-01T12:00:05Z failed, see below") {
+		t.Errorf("an error that is told in two places: exit code %d\n%s", r.code, r.out)
+	}
+	if !strings.Contains(r.out, "2026-04-30T09:08:07Z") {
+		t.Errorf("a version that failed has no date:\n%s", r.out)
+	}
+	for step, want := range map[string]string{"starting": "starting the plugin for the first time", "recovering": "recovering tasks", "probing": "asking the plugin for its fingerprints", "switching": "putting the plugin into place"} {
+		r := newFake(t, map[string]string{"GET /v1/agent/plugin/driver-x": fmt.Sprintf(fresh, step)}).at(t, nil, "plugin", "status", "driver-x")
+		if r.code != 0 || !strings.Contains(r.out, "install, "+want) || strings.Contains(r.out, "beside") || strings.Contains(r.out, "new version") {
+			t.Errorf("a first install in the step %s: exit code %d\n%s", step, r.code, r.out)
+		}
+	}
+}
+
 func TestPluginsOfANodeAreChanged(t *testing.T) {
 	f := newFake(t, map[string]string{
 		"PUT /v1/agent/plugin/driver-x/install": onePlugin, "PUT /v1/agent/plugin/x/upgrade": onePlugin, "PUT /v1/agent/plugin/x/rollback": onePlugin,

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/logpipe"
 	"github.com/drover-project/drover/core/pluginhost/plugincheck"
 	"github.com/drover-project/drover/sdk/conformance"
@@ -131,7 +132,12 @@ func TestAPluginBuiltForNomadIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	topologies := 0
 	r := run(t, plugincheck.Options{
+		Topology: func() *model.Topology {
+			topologies++
+			return &model.Topology{Cores: make([]model.Core, 2)}
+		},
 		Path: filepath.Join(built, "nomadplugin"), LogCollector: []string{self, "-collect"},
 		Task: func(s string) (map[string]any, error) { return map[string]any{"script": s}, nil }, Scripted: true,
 		Skip: except("info", "exit-code", "unknown-task", "logs", "fingerprint", "double-start"),
@@ -140,6 +146,9 @@ func TestAPluginBuiltForNomadIsChecked(t *testing.T) {
 	want := []string{"handshake", "by-hand", "process-info", "killed", "agent-config", "info", "exit-code", "unknown-task", "fingerprint", "logs"}
 	if r.BuiltFor != "nomad" || !slices.Equal(got[conformance.Passed], want) {
 		t.Errorf("%s: passed %q, want %q; failed %q", r.BuiltFor, got[conformance.Passed], want, got[conformance.Failed])
+	}
+	if topologies == 0 {
+		t.Error("it was not told the cores of the machine")
 	}
 	// The test's plugin starts a task twice, and that is seen through its protocol, too.
 	if !slices.Equal(got[conformance.Failed], []string{"double-start"}) {
