@@ -132,6 +132,10 @@ check-fmt:
 vet:
 	$(GO) vet $(ALL)
 
+.PHONY: mutations
+mutations: ## whether the contract's suite finds each of the mistakes that are made in a generated driver (minutes)
+	DROVER_MUTATIONS=all go test ./cmd/drover/scaffold -run FindsEachMutation -v -timeout 60m
+
 .PHONY: proto
 proto: ## regenerate the code of sdk/proto
 	./sdk/proto/generate.sh

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/cmd/drover/scaffold"
+	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
 )
 
 // mutation is a mistake that an author could make in a generated driver. The contract's
@@ -28,7 +29,6 @@ var mutations = []mutation{
 	{"a user is ignored", "driver.go", `if config.User != "" {`, "if false {"},
 	{"the environment is lost", "driver.go", `s.Env = append(s.Env, name+"="+value)`, "_, _ = name, value"},
 	{"the plugin's environment is passed on", "driver.go", "for name, value := range config.Env {", "s.Env = os.Environ()\n\tfor name, value := range config.Env {"},
-	{"another working directory", "driver.go", "Dir: config.TaskDir", "Dir: config.AllocDir"},
 	{"a handle of another task", "driver.go", "Handle{TaskID: config.ID", `Handle{TaskID: "x"`},
 	{"a handle without its state", "driver.go", "Version: handleVersion, State: state}", "Version: handleVersion, State: state[:0]}"},
 	{"any handle is read", "driver.go", "if h.Version != handleVersion {", "if false {"},
@@ -112,6 +112,44 @@ func TestEachMutationChangesTheGeneratedDriver(t *testing.T) {
 	}
 }
 
+// mutant is the variable that names the plugin which TestAMutant checks.
+const mutant = "DROVER_MUTANT"
+
+// TestAMutant is the test of a generated driver, in a process of its own for each mutation.
+func TestAMutant(t *testing.T) {
+	binary := os.Getenv(mutant)
+	if binary == "" {
+		t.Skip("it is run by TestTheSuiteFindsEachMutationOfTheGeneratedDriver")
+	}
+	drivertest.Run(t, drivertest.Options{
+		Binary: binary, Name: "mutant", Parallel: true, Timeout: time.Minute,
+		Script: func(s string) map[string]any {
+			return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}}
+		},
+	})
+}
+
+// suite builds the driver and returns the output of its test, and whether it passed.
+func suite(t *testing.T, dir string) (out string, passed bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	binary := filepath.Join(dir, "plugin")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("it does not compile: %v\n%s", err, said)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, self, "-test.failfast", "-test.parallel=8", "-test.run=^TestAMutant$")
+	cmd.Env = append(os.Environ(), mutant+"="+binary)
+	said, err := cmd.CombinedOutput()
+	return string(said), err == nil
+}
+
 // TestTheSuiteFindsEachMutationOfTheGeneratedDriver takes some minutes, so it runs only when
 // it is asked for: DROVER_MUTATIONS=all, or part of the name of one.
 func TestTheSuiteFindsEachMutationOfTheGeneratedDriver(t *testing.T) {
@@ -120,16 +158,8 @@ func TestTheSuiteFindsEachMutationOfTheGeneratedDriver(t *testing.T) {
 		t.Skip("it takes minutes: make mutations")
 	}
 	dir := generated(t)
-	suite := func() (string, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-failfast", "-parallel", "8", "-run", "TestContract", "./mutant")
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	if out, err := suite(); err != nil {
-		t.Fatalf("without a mutation: %v\n%s", err, out)
+	if out, passed := suite(t, dir); !passed {
+		t.Fatalf("without a mutation:\n%s", out)
 	}
 	caught, tried := 0, 0
 	for _, m := range mutations {
@@ -137,27 +167,27 @@ func TestTheSuiteFindsEachMutationOfTheGeneratedDriver(t *testing.T) {
 			continue
 		}
 		tried++
-		path := filepath.Join(dir, "mutant", m.file)
-		body, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(body), m.old, m.new, 1)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		out, err := suite()
-		switch {
-		case err == nil:
-			t.Errorf("NOT FOUND: %s", m.what)
-		case strings.Contains(out, "[build failed]") || strings.Contains(out, "build the plugin"):
-			t.Errorf("%s does not compile:\n%s", m.what, out)
-		default:
+		t.Run(m.what, func(t *testing.T) {
+			path := filepath.Join(dir, "mutant", m.file)
+			body, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, []byte(strings.Replace(string(body), m.old, m.new, 1)), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := os.WriteFile(path, body, 0o600); err != nil {
+					t.Error(err)
+				}
+			}()
+			out, passed := suite(t, dir)
+			if passed {
+				t.Fatal("NOT FOUND")
+			}
 			caught++
-			t.Logf("found: %s, by %s", m.what, rule(out))
-		}
-		if err := os.WriteFile(path, body, 0o644); err != nil {
-			t.Fatal(err)
-		}
+			t.Logf("found by %s", rule(out))
+		})
 	}
 	t.Logf("%d of %d mutations were found", caught, tried)
 }
