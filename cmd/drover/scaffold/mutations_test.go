@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,7 +159,7 @@ func suite(t *testing.T, dir string) (out string, passed bool) {
 }
 
 // TestTheSuiteFindsEachMutationOfTheGeneratedDriver takes some minutes, so it runs only when
-// it is asked for: DROVER_MUTATIONS=all, or part of the name of one.
+// it is asked for: DROVER_MUTATIONS=all, or parts of names with commas between them.
 func TestTheSuiteFindsEachMutationOfTheGeneratedDriver(t *testing.T) {
 	asked := os.Getenv("DROVER_MUTATIONS")
 	if asked == "" {
@@ -170,7 +171,8 @@ func TestTheSuiteFindsEachMutationOfTheGeneratedDriver(t *testing.T) {
 	}
 	caught, tried := 0, 0
 	for _, m := range mutations {
-		if asked != "all" && !strings.Contains(m.what, asked) {
+		named := func(part string) bool { return strings.Contains(m.what, part) }
+		if asked != "all" && !slices.ContainsFunc(strings.Split(asked, ","), named) {
 			continue
 		}
 		tried++
