@@ -15,21 +15,31 @@ import (
 // leader is silent. And a candidate gets no vote of another follower before that one has
 // looked, too: the election takes as long as the later of the two looks, which may come
 // almost three timeouts after the leader's last word. So this server has raft look when
-// the timeout is over.
+// the timeout is over. It does so only if the lead has been steady: where leaders come and
+// go, the machines are overloaded, and a faster change makes it worse.
+
+// steady is for how many timeouts there must have been one term.
+const steady = 25
 
 // watchSilence has raft look at its leader's silence until ctx ends.
 func (n *Node) watchSilence(ctx context.Context, timeout time.Duration) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	var looked time.Time // at this silence: the contact before it
+	var term uint64
+	var began time.Time // when this server first saw the term
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
+		if now := n.raft.CurrentTerm(); now != term {
+			term, began = now, time.Now()
+		}
 		contact, wait := n.raft.LastContact(), timeout/4
-		if _, leader := n.raft.LeaderWithID(); leader != "" && n.raft.State() == raft.Follower && contact != looked {
+		_, leader := n.raft.LeaderWithID()
+		if leader != "" && n.raft.State() == raft.Follower && contact != looked && time.Since(began) >= steady*timeout {
 			wait = time.Until(contact.Add(timeout + turn(n.raft.GetConfiguration().Configuration(), raft.ServerID(n.id), leader, timeout)))
 			if wait <= 0 {
 				n.lookNow(timeout)
