@@ -141,6 +141,14 @@ type AllocNetworkStatus struct {
 	DNS           *DNSConfig
 }
 
+// DriverNetwork is the network that a driver gave to a task by itself.
+type DriverNetwork struct {
+	IP      string
+	PortMap map[string]int // by label: the port on which the task listens there
+	// AutoAdvertise means that services use this address unless they specify another.
+	AutoAdvertise bool
+}
+
 // Task states.
 const (
 	TaskStatePending = "pending"
