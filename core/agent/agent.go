@@ -31,6 +31,7 @@ import (
 	"github.com/drover-project/drover/core/agent/allocs"
 	"github.com/drover-project/drover/core/agent/artifact"
 	"github.com/drover-project/drover/core/agent/cgroup"
+	"github.com/drover-project/drover/core/agent/checks"
 	"github.com/drover-project/drover/core/agent/collect"
 	"github.com/drover-project/drover/core/agent/cutoff"
 	"github.com/drover-project/drover/core/agent/devices"
@@ -142,6 +143,7 @@ type Agent struct {
 	allocs    *allocs.Set
 	running   atomic.Pointer[allocs.Set] // allocs, for the plugin host, which starts before
 	devices   *devices.Keeper
+	checks    *checks.Node
 	nodeID    string
 	secret    string
 	// instance identifies this process: see rpc.Identity.
@@ -255,8 +257,9 @@ func (a *Agent) open(ctx context.Context) error {
 	if err := a.openDevices(ctx); err != nil {
 		return err
 	}
+	a.checks = checks.New(checks.Config{Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("checks")})
 	run := &alloc.Config{
-		Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.devices, Networks: a.plugins, Store: a.store,
+		Checks: a.checks, Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.devices, Networks: a.plugins, Store: a.store,
 		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
 		Ended:   func(string) { a.collector.Garbage() }, Previous: func(id string) <-chan struct{} { return a.allocs.Previous(id) },
 		Starts: make(chan struct{}, a.cfg.ParallelStarts),
@@ -368,6 +371,7 @@ func (a *Agent) Close() error {
 	}
 	a.work.Wait()
 	a.allocs.Close()
+	a.checks.Close()
 	a.stats.Close()
 	return a.closeParts()
 }

@@ -3,9 +3,8 @@
 
 package model
 
-// partOfServices describes what services do not support yet. Their tcp and http checks
-// decide whether an alloc of a deployment is healthy.
-const partOfServices = "services (they are not registered; their checks are asked until an alloc is healthy, and not afterwards)"
+// partOfServices describes what services do not support yet. Their checks run.
+const partOfServices = "services (they are not registered; their checks run)"
 
 func fieldsOfServices() []Field {
 	return []Field{
@@ -29,31 +28,34 @@ func fieldsOfServices() []Field {
 		{Name: "Service.Identity", Warn: "identity of service"},
 		{Name: "Service.Kind", By: Around},
 		{Name: "Service.Weights", Warn: "weights of service"},
-		{Name: "ServiceCheck.Name", By: Around},
-		{Name: "ServiceCheck.Type", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.Command", By: Around},
-		{Name: "ServiceCheck.Args", By: Around},
-		{Name: "ServiceCheck.Path", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.Protocol", By: "core/agent/alloc"},
+		{Name: "ServiceCheck.Name", By: "core/agent/alloc"},
+		{Name: "ServiceCheck.Type", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Command", By: "core/agent/alloc"},
+		{Name: "ServiceCheck.Args", By: "core/agent/alloc"},
+		{Name: "ServiceCheck.Path", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Protocol", By: "core/agent/checks"},
 		{Name: "ServiceCheck.PortLabel", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.Expose", By: Around},
+		{Name: "ServiceCheck.Expose", Warn: "expose of check", Refuse: "it needs a Connect sidecar proxy, which no node runs; remove it, and the check reaches the port itself"},
 		{Name: "ServiceCheck.AddressMode", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.Interval", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.Timeout", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.InitialStatus", By: Around},
-		{Name: "ServiceCheck.Notes", By: Around},
-		{Name: "ServiceCheck.TLSServerName", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.TLSSkipVerify", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.Method", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.Header", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.CheckRestart", Warn: "check_restart"},
-		{Name: "ServiceCheck.GRPCService", By: Around},
-		{Name: "ServiceCheck.GRPCUseTLS", By: Around},
-		{Name: "ServiceCheck.TaskName", By: Around},
-		{Name: "ServiceCheck.SuccessBeforePassing", By: Around},
-		{Name: "ServiceCheck.FailuresBeforeCritical", By: Around},
-		{Name: "ServiceCheck.FailuresBeforeWarning", By: Around},
-		{Name: "ServiceCheck.Body", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.OnUpdate", By: Around},
+		{Name: "ServiceCheck.Interval", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Timeout", By: "core/agent/checks"},
+		{Name: "ServiceCheck.InitialStatus", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Notes", By: ReadBack},
+		{Name: "ServiceCheck.TLSServerName", By: "core/agent/checks"},
+		{Name: "ServiceCheck.TLSSkipVerify", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Method", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Header", By: "core/agent/checks"},
+		{Name: "ServiceCheck.CheckRestart", By: "core/agent/checks"},
+		{Name: "ServiceCheck.GRPCService", By: "core/agent/checks"},
+		{Name: "ServiceCheck.GRPCUseTLS", By: "core/agent/checks"},
+		{Name: "ServiceCheck.TaskName", By: "core/agent/alloc"},
+		{Name: "ServiceCheck.SuccessBeforePassing", By: "core/agent/checks"},
+		{Name: "ServiceCheck.FailuresBeforeCritical", By: "core/agent/checks"},
+		{Name: "ServiceCheck.FailuresBeforeWarning", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Body", By: "core/agent/checks"},
+		{Name: "ServiceCheck.OnUpdate", By: "core/agent/checks"},
+		{Name: "CheckRestart.Limit", By: "core/agent/checks"},
+		{Name: "CheckRestart.Grace", By: "core/agent/checks"},
+		{Name: "CheckRestart.IgnoreWarnings", By: "core/agent/checks"},
 	}
 }

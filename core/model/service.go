@@ -5,6 +5,14 @@ package model
 
 import "time"
 
+// Values of OnUpdate: what the checks of a service mean for the health of its alloc in a
+// deployment.
+const (
+	OnUpdateRequireHealthy = "require_healthy" // they must be successes
+	OnUpdateIgnoreWarn     = "ignore_warnings" // or warnings
+	OnUpdateIgnore         = "ignore"          // nothing
+)
+
 // Service registers a task or group under a name.
 type Service struct {
 	Name              string

@@ -220,38 +220,6 @@ func (s *Service) validate(p *ValidationError, ports map[string]bool, group bool
 		}
 	}
 	for _, c := range s.Checks {
-		var part ValidationError
-		c.validate(&part, s)
-		p.under("check \""+c.Name+"\" invalid", part)
-	}
-}
-
-func (c *ServiceCheck) validate(p *ValidationError, s *Service) {
-	switch strings.ToLower(c.Type) {
-	case "grpc", "http", "tcp":
-	case "script":
-		if c.Command == "" {
-			p.addf("Check type requires command")
-		}
-		if s.Provider == "nomad" {
-			p.addf("Check type script is not supported with provider nomad")
-		}
-	default:
-		p.addf("Check type must be one of \"http\", \"tcp\", \"grpc\" or \"script\", not %q", c.Type)
-	}
-	if strings.ToLower(c.Type) == "http" && c.Path == "" {
-		p.addf("http type requires http path")
-	}
-	if c.Interval < time.Second {
-		p.addf("interval (%v) cannot be lower than %v", c.Interval, time.Second)
-	}
-	if c.Timeout < time.Second {
-		p.addf("timeout (%v) cannot be lower than %v", c.Timeout, time.Second)
-	}
-	if strings.ToLower(c.Type) != "script" && c.PortLabel == "" && s.PortLabel == "" {
-		p.addf("check requires a port but neither check nor service %+q have a port", s.Name)
-	}
-	if r := c.CheckRestart; r != nil && (r.Limit < 0 || r.Grace < 0) {
-		p.addf("check_restart limit and grace must not be negative")
+		c.validate(p, s, ports, group)
 	}
 }

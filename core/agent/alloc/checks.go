@@ -4,193 +4,271 @@
 package alloc
 
 import (
-	"context"
-	"crypto/tls"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/drover-project/drover/core/agent/checks"
+	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
 )
 
-// Probe is a check of a service that decides whether an alloc is healthy in a
-// deployment. Afterwards it is not asked again yet.
-type Probe struct {
-	Service string
-	Check   *model.ServiceCheck
-	Address string // HOST:PORT
+// checked is what a runner knows of the checks of its alloc.
+type checked struct {
+	set    *checks.Alloc // nil until the alloc has checks
+	key    string        // what the wanted checks were made from
+	stored map[string]checks.State
 }
 
-// Bounds of a probe.
-const (
-	leastProbeInterval = time.Second
-	maxProbeTimeout    = 30 * time.Second
-	maxProbes          = 100 // of one alloc
-)
+// maxChecks is how many checks of one alloc run.
+const maxChecks = 500
 
-// probesOf returns the checks of an alloc's services, or which of them this node
-// cannot run: then nobody knows whether the alloc is healthy.
-func probesOf(a *model.Allocation, tg *model.TaskGroup) (probes []Probe, cannot string) {
-	add := func(s *model.Service, task string) {
-		for _, c := range s.Checks {
-			label := c.PortLabel
-			if label == "" {
-				label = s.PortLabel
-			}
-			address, ok := portOf(a, task, label)
-			mode := c.AddressMode
-			switch kind := strings.ToLower(c.Type); {
-			case kind != "tcp" && kind != "http":
-				cannot = fmt.Sprintf("service %q has a check of type %s, which this node cannot run yet", s.Name, c.Type)
-			case s.Provider != "nomad":
-				cannot = fmt.Sprintf("checks of service %q are those of provider %s, which this node cannot run yet", s.Name, s.Provider)
-			case mode != "" && mode != "auto" && mode != "host":
-				cannot = fmt.Sprintf("service %q has a check with address_mode %s, which this node cannot run yet", s.Name, mode)
-			case !ok:
-				cannot = fmt.Sprintf("the check of service %q is of port %q, which the alloc does not have", s.Name, label)
-			default:
-				probes = append(probes, Probe{Service: s.Name, Check: c, Address: address})
+// place is a check of the job with what is around it.
+type place struct {
+	service *model.Service
+	check   *model.ServiceCheck
+	task    string // "" if the check is one of the whole group
+}
+
+// checksOf returns the checks of a group, at most maxChecks of them.
+func checksOf(tg *model.TaskGroup) (out []place) {
+	add := func(list []*model.Service, enclosing string) {
+		for _, s := range list {
+			for _, c := range s.Checks {
+				out = append(out, place{s, c, cmp.Or(c.TaskName, s.TaskName, enclosing)})
 			}
 		}
 	}
-	for _, s := range tg.Services {
-		add(s, s.TaskName)
-	}
+	add(tg.Services, "")
 	for _, t := range tg.Tasks {
-		for _, s := range t.Services {
-			add(s, t.Name)
-		}
+		add(t.Services, t.Name)
 	}
-	if len(probes) > maxProbes {
-		cannot = fmt.Sprintf("the alloc has %d checks; at most %d can gate a deployment", len(probes), maxProbes)
-	}
-	return probes, cannot
+	return out[:min(len(out), maxChecks)]
 }
 
-// portOf finds a port of an alloc by its label.
-func portOf(a *model.Allocation, task, label string) (string, bool) {
-	res := a.AllocatedResources
-	if res == nil || label == "" {
-		return "", false
+// id is the id of a check on its alloc. A change of the check gives it another.
+func (p place) id(allocID, group string, nth int) string {
+	body, err := json.Marshal([]any{allocID, group, p.task, p.service.Name, p.check, nth})
+	if err != nil { // a check is plain data
+		return fmt.Sprintf("%s/%s/%d", allocID, p.service.Name, nth)
 	}
-	for _, p := range res.Shared.Ports {
-		if p.Label == label {
-			return net.JoinHostPort(p.HostIP, strconv.Itoa(p.Value)), true
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+// followChecks has the node run the checks of the tasks that run now, and pauses others.
+func (r *Runner) followChecks() {
+	places := checksOf(r.group)
+	if r.cfg.Checks == nil || r.ended || len(places) == 0 && r.checked.set == nil {
+		return
+	}
+	key := r.checkKey()
+	if key == r.checked.key {
+		return
+	}
+	if r.checked.set == nil {
+		r.checked.set = r.cfg.Checks.Open(r)
+	}
+	r.checked.key = key
+	same := map[string]int{}
+	specs := make([]checks.Spec, 0, len(places))
+	for _, p := range places {
+		id := p.id(r.id, r.group.Name, 0)
+		if same[id]++; same[id] > 1 { // written twice
+			id = p.id(r.id, r.group.Name, same[id])
 		}
+		spec := checks.Spec{ID: id, Service: p.service.Name, Check: p.check, Task: p.task}
+		spec.Run, spec.Began = r.checkedRun(p.task)
+		at := spec.Run
+		spec.Resolve = func() (checks.Target, error) { return r.checkTarget(p, at) }
+		specs = append(specs, spec)
 	}
-	if t := res.Tasks[task]; t != nil {
-		for _, n := range t.Networks {
-			for _, p := range slices.Concat(n.ReservedPorts, n.DynamicPorts) {
-				if p.Label == label {
-					return net.JoinHostPort(n.IP, strconv.Itoa(p.Value)), true
-				}
+	r.checked.set.Want(specs, r.checked.stored)
+}
+
+// checkKey changes with everything that the wanted checks are made from.
+func (r *Runner) checkKey() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%p %p", r.alloc, r.attached)
+	for _, t := range r.group.Tasks {
+		run, began := r.checkedRun(t.Name)
+		fmt.Fprintf(&b, " %s@%d %p", run, began.UnixNano(), r.tasks[t.Name].address)
+	}
+	return b.String()
+}
+
+// checkedRun names the run of a task that a check is about, and says when it began. It is
+// "" while the task does not run, is frozen, or is not known to its driver again yet.
+// Without a task it is about all tasks that are there for as long as the group.
+func (r *Runner) checkedRun(name string) (run string, began time.Time) {
+	if name != "" {
+		t := r.tasks[name]
+		if t == nil || t.state.Phase != task.Running || t.state.Paused || t.unseen {
+			return "", time.Time{}
+		}
+		began = *t.state.Report.StartedAt
+		if t.state.ResumedAt.After(began) {
+			began = t.state.ResumedAt
+		}
+		return fmt.Sprintf("%s/%d", name, t.state.Run), began
+	}
+	var runs []string
+	for _, t := range r.group.Tasks {
+		if task.Hook(t) != "" && !task.Sidecar(t) {
+			continue
+		}
+		if one, at := r.checkedRun(t.Name); one != "" {
+			runs = append(runs, one)
+			if at.After(began) {
+				began = at
 			}
 		}
 	}
-	return "", false
+	return strings.Join(runs, " "), began
 }
 
-// Run asks once; nil is a check that passes.
-func (p Probe) Run(ctx context.Context) error {
-	timeout := p.Check.Timeout
-	if timeout <= 0 || timeout > maxProbeTimeout {
-		timeout = maxProbeTimeout
+// endChecks ends the checks of the alloc for good.
+func (r *Runner) endChecks() {
+	if r.checked.set != nil {
+		r.checked.set.Close()
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if strings.EqualFold(p.Check.Type, "http") {
-		return p.get(ctx)
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.Address)
-	if err != nil {
-		return err
-	}
-	return conn.Close()
 }
 
-func (p Probe) get(ctx context.Context) error {
-	c := p.Check
-	scheme := "http"
-	if strings.EqualFold(c.Protocol, "https") {
-		scheme = "https"
-	}
-	method := c.Method
-	if method == "" {
-		method = http.MethodGet
-	}
-	req, err := http.NewRequestWithContext(ctx, method, scheme+"://"+p.Address+"/"+strings.TrimPrefix(c.Path, "/"), strings.NewReader(c.Body))
-	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
-	}
-	for name, values := range c.Header {
-		req.Header[http.CanonicalHeaderKey(name)] = values
-	}
-	if host := req.Header.Get("Host"); host != "" {
-		req.Host = host
-	}
-	tr := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: c.TLSSkipVerify, ServerName: c.TLSServerName}}
-	answer, err := (&http.Client{Transport: tr}).Do(req)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode < 200 || answer.StatusCode > 299 {
-		return fmt.Errorf("answer %s", answer.Status)
-	}
-	return nil
-}
+// CheckChanged implements checks.Owner.
+func (r *Runner) CheckChanged() { r.reconsider() }
 
-// probing is what is known of the checks of an alloc.
-type probing struct {
-	running bool
-	passed  bool
-	next    time.Time // when to ask again
-	failed  string    // why the last round did not pass
-}
-
-// gate holds a healthy verdict back until the checks have passed that the group's
-// health is to be judged by. Checks that nobody can run make nothing healthy.
-func (r *Runner) gate(rule healthRule, now time.Time) verdict {
-	healthy := verdict{decided: true, healthy: true}
-	if !rule.checks || r.probing.passed {
-		return healthy
-	}
-	probes, cannot := probesOf(r.alloc, r.group)
-	if cannot != "" {
-		r.probing.failed = cannot
-	} else if len(probes) == 0 {
-		return healthy
-	}
-	if !now.Before(rule.deadline) {
-		why := fmt.Sprintf("Unhealthy because of checks that have not passed by healthy_deadline of %s: %s", rule.window, r.probing.failed)
-		return verdict{decided: true, reason: map[string]string{r.group.Tasks[0].Name: why}}
-	}
-	p := &r.probing
-	if cannot == "" && !p.running && !now.Before(p.next) {
-		p.running = true
-		r.work.Go(func() { r.probe(probes) })
-	}
-	if !p.running && p.next.After(now) && p.next.Before(rule.deadline) {
-		return verdict{at: p.next}
-	}
-	return verdict{at: rule.deadline}
-}
-
-// probe asks all checks once and has the alloc's health judged anew.
-func (r *Runner) probe(probes []Probe) {
-	failed, pause := "", time.Duration(0)
-	for _, p := range probes {
-		if err := r.cfg.probe(r.ctx, p); err != nil {
-			failed, pause = fmt.Sprintf("service %q: %v", p.Service, err), max(p.Check.Interval, leastProbeInterval)
-			break
-		}
-	}
+// CheckFailed implements checks.Owner: it restarts the tasks that the check is about, as
+// far as their restart policies allow.
+func (r *Runner) CheckFailed(s checks.Spec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.probing = probing{passed: failed == "", failed: failed, next: r.cfg.Now().Add(pause)}
-	r.settle(&effects{})
+	if r.closed || task.Ending(r.group, r.states(), r.wanted(r.cfg.Now())) {
+		return
+	}
+	var e effects
+	for _, run := range strings.Fields(s.Run) {
+		name := run[:strings.LastIndexByte(run, '/')]
+		t := r.tasks[name]
+		if now, _ := r.checkedRun(name); t == nil || now != run {
+			continue // another run is none of this check's business
+		}
+		r.step(name, task.Unhealthy{Run: t.state.Run, Reason: fmt.Sprintf("healthcheck: check %q unhealthy", checkName(s.Service, s.Check.Name))}, &e)
+	}
+	r.settle(&e)
+}
+
+// checkName is the name under which a check is shown.
+func checkName(service, check string) string {
+	if check == "" {
+		return fmt.Sprintf("service: %q check", service)
+	}
+	return check
+}
+
+// changedChecks returns the states of all checks if one of them has changed so much that a
+// restarted agent should know.
+func (r *Runner) changedChecks() map[string]checks.State {
+	if r.checked.set == nil || r.ended {
+		return nil
+	}
+	out, changed := map[string]checks.State{}, false
+	for _, x := range r.checked.set.Results() {
+		out[x.Spec.ID] = x.State
+		old, known := r.checked.stored[x.Spec.ID]
+		changed = changed || !known || old.Status != x.State.Status || old.Run != x.State.Run || !old.GoodSince.Equal(x.State.GoodSince)
+	}
+	if !changed && len(out) == len(r.checked.stored) {
+		return nil
+	}
+	r.checked.stored = out
+	return out
+}
+
+// checkHealth is what the checks of an alloc say about its health.
+type checkHealth struct {
+	unknown bool      // after a restart of the agent, one that counts has not run again yet
+	since   time.Time // from which all have passed; zero if there are none
+	failing string    // what one of them says that has not passed; otherwise ""
+	task    string    // that it is about
+}
+
+// checkHealth returns it as far as the rule asks for it.
+func (r *Runner) checkHealth(rule healthRule) (h checkHealth) {
+	if !rule.checks {
+		return h
+	}
+	if r.checked.set == nil {
+		if r.cfg.Checks == nil && len(checksOf(r.group)) > 0 {
+			h.failing = "this node runs no checks"
+		}
+		return h
+	}
+	results := r.checked.set.Results()
+	slices.SortFunc(results, func(a, b checks.Result) int { return strings.Compare(a.Spec.ID, b.Spec.ID) })
+	for _, x := range results {
+		s := x.State
+		switch {
+		case x.Spec.Check.OnUpdate == model.OnUpdateIgnore:
+		case x.Spec.Run == "" || s.GoodSince.IsZero():
+			why := s.Output
+			if s.Status == checks.Pending {
+				why = "it has not run yet"
+			}
+			h.task, h.failing = x.Spec.Task, fmt.Sprintf("check %q of service %q: %s", checkName(x.Spec.Service, x.Spec.Check.Name), x.Spec.Service, why)
+		case s.GoodSince.After(h.since):
+			h.since, h.task = s.GoodSince, cmp.Or(h.task, x.Spec.Task)
+		}
+		h.unknown = h.unknown || x.Restored && x.Spec.Run != "" && x.Spec.Check.OnUpdate != model.OnUpdateIgnore
+	}
+	return h
+}
+
+// lateness says why the checks keep the alloc from being healthy by its deadline; "" if
+// they do not.
+func (h checkHealth) lateness(rule healthRule) string {
+	switch {
+	case h.failing != "":
+		return fmt.Sprintf("Unhealthy because of checks that have not passed by healthy_deadline of %s: %s", rule.window, h.failing)
+	case h.since.Add(rule.minHealthy).After(rule.deadline):
+		return fmt.Sprintf("Unhealthy because of checks that have not passed for min_healthy_time of %s by healthy_deadline of %s", rule.minHealthy, rule.window)
+	}
+	return ""
+}
+
+// blame returns the task whose events tell of the checks.
+func (h checkHealth) blame(tg *model.TaskGroup) string { return cmp.Or(h.task, tg.Tasks[0].Name) }
+
+// CheckResults returns what is known of the alloc's checks, in no order.
+func (r *Runner) CheckResults() []CheckResult {
+	r.mu.Lock()
+	set := r.checked.set
+	r.mu.Unlock()
+	if set == nil {
+		return nil
+	}
+	var out []CheckResult
+	for _, x := range set.Results() {
+		service, name := x.Spec.Service, x.Spec.Check.Name
+		if x.Target != nil { // with what ${...} stands for
+			service, name = x.Target.Service, x.Target.Check.Name
+		}
+		mode := "healthiness"
+		if x.Spec.Check.OnUpdate == model.OnUpdateIgnore {
+			mode = "readiness"
+		}
+		out = append(out, CheckResult{x.Spec.ID, service, checkName(service, name), x.Spec.Task, mode, x.State})
+	}
+	return out
+}
+
+// CheckResult is what is known of a check.
+type CheckResult struct {
+	ID, Service, Name, Task string
+	Mode                    string // whether the health of the alloc depends on it
+	checks.State
 }

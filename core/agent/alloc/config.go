@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
 
+	"github.com/drover-project/drover/core/agent/checks"
 	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
@@ -44,6 +45,8 @@ type Record struct {
 type States struct {
 	Group *group.State // nil for a group without steps
 	Tasks map[string]TaskRecord
+	// Checks are the states of the alloc's checks; in a write, nil if none has changed.
+	Checks map[string]checks.State
 }
 
 // TaskRecord is the stored state of a task.
@@ -75,6 +78,8 @@ type Config struct {
 	Networks  Networks
 	Artifacts Artifacts
 	Templates Templates
+	// Checks runs the checks of services.
+	Checks *checks.Node
 	// Data fetches the data of allocs from other nodes; nil if the node cannot. DataPace
 	// limits how fast; nil means no limit.
 	Data     Data
@@ -91,17 +96,8 @@ type Config struct {
 	HostEnv []string
 	Rules   Rules
 	Now     func() time.Time
-	// Probe runs a service check once; nil is Probe.Run.
-	Probe  func(context.Context, Probe) error
-	Jitter func() float64 // 0..1
-	Logger hclog.Logger
-}
-
-func (c *Config) probe(ctx context.Context, p Probe) error {
-	if c.Probe != nil {
-		return c.Probe(ctx, p)
-	}
-	return p.Run(ctx)
+	Jitter  func() float64 // 0..1
+	Logger  hclog.Logger
 }
 
 // killTimeout returns the effective kill timeout of a task.

@@ -53,7 +53,7 @@ type Runner struct {
 	stop     task.StopRequest
 	health   *model.AllocDeploymentStatus
 	look     *time.Timer // latest time of the next settle
-	probing  probing
+	checked  checked
 	ended    bool
 	over     chan struct{} // closed when the alloc has ended
 	begun    bool          // Start was called
@@ -113,6 +113,7 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	r := &Runner{
 		cfg: cfg, id: a.ID, dir: allocdir.New(cfg.Root, a.ID), logger: cfg.Logger.With("alloc_id", a.ID),
 		alloc: a, group: tg, received: rec.Received, health: rec.Health, uid: rec.UID, attached: rec.Network, tasks: map[string]*taskRun{}, over: make(chan struct{}),
+		checked: checked{stored: rec.Checks},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	now := cfg.Now()
@@ -165,7 +166,7 @@ func (r *Runner) Update(a *model.Allocation) {
 		return
 	}
 	if a.DeploymentID != r.alloc.DeploymentID {
-		r.health, r.received, r.probing.passed = nil, r.cfg.Now(), false // a new deployment judges health again
+		r.health, r.received = nil, r.cfg.Now() // a new deployment judges health again
 	}
 	back := a.UnknownSince().After(r.alloc.UnknownSince())
 	r.alloc, r.group = a, tg
@@ -258,6 +259,7 @@ func (r *Runner) Close() {
 	if r.groupTimer != nil {
 		r.groupTimer.Stop()
 	}
+	r.endChecks()
 	r.mu.Unlock()
 	r.cancel()
 	for name := range r.tasks {
@@ -334,7 +336,7 @@ func (r *Runner) record() *Record {
 	return &Record{Alloc: r.alloc, Received: r.received, Health: r.health, UID: r.uid, Network: r.attached}
 }
 
-// saveStates stores what has changed of the group and of the tasks.
+// saveStates stores what has changed of the group, of the tasks and of the checks.
 func (r *Runner) saveStates() {
 	dirty := States{Tasks: map[string]TaskRecord{}}
 	if r.phaseDirty {
@@ -347,7 +349,8 @@ func (r *Runner) saveStates() {
 			t.dirty = false
 		}
 	}
-	if dirty.Group != nil || len(dirty.Tasks) > 0 {
+	dirty.Checks = r.changedChecks()
+	if dirty.Group != nil || len(dirty.Tasks) > 0 || dirty.Checks != nil {
 		r.noteSaved(r.cfg.Store.PutStates(r.ctx, r.id, dirty))
 	}
 }

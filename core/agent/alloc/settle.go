@@ -30,6 +30,7 @@ func (r *Runner) settle(e *effects) {
 	if r.dead() {
 		r.stepGroup(group.Stop{}, e)
 	}
+	r.followChecks()
 	r.lookAgain(now, r.judge(now, e), task.Expiry(r.group, r.states()))
 	ended := r.justEnded()
 	r.saveStates()
@@ -102,6 +103,7 @@ func (r *Runner) dead() bool {
 func (r *Runner) noteEnd() {
 	if !r.ended && r.phase.Phase == group.Over {
 		r.ended = true
+		r.endChecks()
 		close(r.over)
 		r.holdCores(nil)
 		r.cfg.Ended(r.id)
@@ -150,10 +152,7 @@ func (r *Runner) judge(now time.Time, e *effects) (again time.Time) {
 	if !ok || !r.phase.Decided() || r.stop.Wanted || r.health != nil && r.health.Healthy != nil || !r.seen() {
 		return time.Time{}
 	}
-	v := judge(rule, r.group, r.states(), now)
-	if v.decided && v.healthy {
-		v = r.gate(rule, now)
-	}
+	v := judge(rule, r.group, r.states(), r.checkHealth(rule), now)
 	if !v.decided {
 		return v.at
 	}

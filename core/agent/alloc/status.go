@@ -76,9 +76,13 @@ type verdict struct {
 }
 
 // judge decides whether an alloc is healthy: all long-running tasks have run for the
-// minimum time, and all others have ended successfully.
-func judge(rule healthRule, tg *model.TaskGroup, states map[string]task.State, now time.Time) verdict {
-	var since time.Time
+// minimum time, all others have ended successfully, and its checks have passed for the
+// minimum time.
+func judge(rule healthRule, tg *model.TaskGroup, states map[string]task.State, checked checkHealth, now time.Time) verdict {
+	if checked.unknown { // soon known
+		return verdict{}
+	}
+	since := checked.since
 	late := map[string]string{}
 	for _, t := range tg.Tasks {
 		if task.Hook(t) == model.TaskLifecycleHookPoststop {
@@ -105,6 +109,9 @@ func judge(rule healthRule, tg *model.TaskGroup, states map[string]task.State, n
 		if at.After(since) {
 			since = at
 		}
+	}
+	if why := checked.lateness(rule); why != "" && len(late) == 0 {
+		late[checked.blame(tg)] = why
 	}
 	healthyAt := since.Add(rule.minHealthy)
 	switch {

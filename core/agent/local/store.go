@@ -29,6 +29,7 @@ const (
 	allocPrefix = "alloc/" // alloc/ID: Record
 	taskPrefix  = "task/"  // task/ALLOC/NAME: TaskRecord
 	groupPrefix = "group/" // group/ALLOC: group.State
+	checkPrefix = "check/" // check/ALLOC: checks.State by the ids of checks
 	kvPrefix    = "kv/"    // kv/KEY: bytes of other packages
 	piecePrefix = "piece/" // see pieces.go
 )
@@ -188,7 +189,7 @@ func (s *Store) PutAlloc(ctx context.Context, rec *alloc.Record) error {
 	return s.put(ctx, write{sets: map[string][]byte{allocPrefix + rec.Alloc.ID: body}})
 }
 
-// PutStates keeps the states of an alloc's group and tasks, in one write.
+// PutStates keeps the states of an alloc's group, tasks and checks, in one write.
 func (s *Store) PutStates(ctx context.Context, allocID string, states alloc.States) error {
 	w := write{sets: make(map[string][]byte, len(states.Tasks)+1)}
 	if states.Group != nil {
@@ -197,6 +198,13 @@ func (s *Store) PutStates(ctx context.Context, allocID string, states alloc.Stat
 			return fmt.Errorf("encode the group of alloc %s: %w", allocID, err)
 		}
 		w.sets[groupPrefix+allocID] = body
+	}
+	if states.Checks != nil {
+		body, err := json.Marshal(states.Checks)
+		if err != nil {
+			return fmt.Errorf("encode the checks of alloc %s: %w", allocID, err)
+		}
+		w.sets[checkPrefix+allocID] = body
 	}
 	for name, rec := range states.Tasks {
 		body, err := json.Marshal(rec)
@@ -208,9 +216,9 @@ func (s *Store) PutStates(ctx context.Context, allocID string, states alloc.Stat
 	return s.put(ctx, w)
 }
 
-// DeleteAlloc forgets an alloc with its group and tasks.
+// DeleteAlloc forgets an alloc with its group, tasks and checks.
 func (s *Store) DeleteAlloc(ctx context.Context, allocID string) error {
-	w := write{deletes: []string{allocPrefix + allocID, groupPrefix + allocID}}
+	w := write{deletes: []string{allocPrefix + allocID, groupPrefix + allocID, checkPrefix + allocID}}
 	err := s.scan(taskPrefix+allocID+"/", func(key string, _ []byte) error {
 		w.deletes = append(w.deletes, key)
 		return nil
@@ -241,16 +249,11 @@ func (s *Store) Allocs() ([]*alloc.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.scan(groupPrefix, func(key string, value []byte) error {
-		rec := byID[strings.TrimPrefix(key, groupPrefix)]
-		if rec == nil {
-			return nil // its alloc was deleted
-		}
-		if err := json.Unmarshal(value, &rec.Group); err != nil {
-			return fmt.Errorf("decode %s: %w", key, err)
-		}
-		return nil
-	})
+	err = s.ofAllocs(byID, groupPrefix, func(rec *alloc.Record) any { return &rec.Group })
+	if err != nil {
+		return nil, err
+	}
+	err = s.ofAllocs(byID, checkPrefix, func(rec *alloc.Record) any { return &rec.Checks })
 	if err != nil {
 		return nil, err
 	}
@@ -268,6 +271,20 @@ func (s *Store) Allocs() ([]*alloc.Record, error) {
 		return nil
 	})
 	return out, err
+}
+
+// ofAllocs decodes what is kept once for each alloc.
+func (s *Store) ofAllocs(byID map[string]*alloc.Record, prefix string, into func(*alloc.Record) any) error {
+	return s.scan(prefix, func(key string, value []byte) error {
+		rec := byID[strings.TrimPrefix(key, prefix)]
+		if rec == nil {
+			return nil // its alloc was deleted
+		}
+		if err := json.Unmarshal(value, into(rec)); err != nil {
+			return fmt.Errorf("decode %s: %w", key, err)
+		}
+		return nil
+	})
 }
 
 func (s *Store) scan(prefix string, f func(key string, value []byte) error) error {

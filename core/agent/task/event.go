@@ -73,6 +73,13 @@ type Restart struct {
 // again, even if it is dead. It does not count against the restart policy.
 type Rerun struct{ Reason string }
 
+// Unhealthy means that check_restart asks for a restart of a run. The restart counts
+// against the restart policy, as one after a failure does.
+type Unhealthy struct {
+	Run    uint64
+	Reason string
+}
+
 // Resize means that Spec.Limits may have changed.
 type Resize struct{}
 
@@ -108,6 +115,7 @@ func (Exited) isEvent()       {}
 func (Kill) isEvent()         {}
 func (Restart) isEvent()      {}
 func (Rerun) isEvent()        {}
+func (Unhealthy) isEvent()    {}
 func (Resize) isEvent()       {}
 func (Updated) isEvent()      {}
 func (UpdateFailed) isEvent() {}

@@ -68,6 +68,8 @@ type State struct {
 	RestartWanted bool // a restart was requested: start again at once after the end
 	RerunWanted   bool // wait for its turn again after the end
 	Fresh         bool // it has not started since the last Rerun
+	// Unfit means that the run is being stopped because its checks have failed.
+	Unfit bool `json:",omitempty"`
 
 	// Has are the resources of the current run, as far as is known: it was started with them
 	// or with newer ones, or was given them since. Agents of the first release did not store

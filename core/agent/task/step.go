@@ -76,6 +76,8 @@ func (m *machine) step(ev Event) {
 		m.restart(ev)
 	case Rerun:
 		m.rerun(ev)
+	case Unhealthy:
+		m.unhealthy(ev)
 	case Resize:
 		m.resize()
 	case Updated:
@@ -100,7 +102,7 @@ func (m *machine) begin() {
 }
 
 func (m *machine) start() {
-	m.s.Phase, m.s.WakeAt, m.s.RestartWanted = Starting, time.Time{}, false
+	m.s.Phase, m.s.WakeAt, m.s.RestartWanted, m.s.Unfit = Starting, time.Time{}, false, false
 	m.s.Has, m.s.Updating, m.s.UpdatedAt = m.spec.Limits, false, time.Time{}
 	m.s.Paused, m.s.ResumedAt = false, time.Time{}
 	m.s.Run++
@@ -221,7 +223,7 @@ func (m *machine) exited(ev Exited) {
 		m.s.note(m.now, model.EventRestarting("", 0))
 		m.s.Report.State = model.TaskStatePending
 		m.start()
-	case well && m.spec.EndsWell:
+	case well && m.spec.EndsWell && !m.s.Unfit:
 		m.die()
 	default:
 		m.again(ev.Jitter, 0)
@@ -294,6 +296,16 @@ func (m *machine) restart(ev Restart) {
 	}
 }
 
+// unhealthy stops a run whose checks have failed. exited then asks the restart policy.
+func (m *machine) unhealthy(ev Unhealthy) {
+	if m.s.Phase != Running || ev.Run != m.s.Run || m.s.KillWanted {
+		return
+	}
+	m.signaled(ev.Reason)
+	m.s.Unfit = true
+	m.stop()
+}
+
 func (m *machine) signaled(reason string) {
 	m.s.note(m.now, model.EventRestartSignaled(reason))
 }
@@ -323,7 +335,7 @@ func (m *machine) await() {
 	m.s.note(m.now, model.EventRestarting("", 0))
 	m.reset()
 	m.s.Phase, m.s.WakeAt, m.s.Fresh = Waiting, time.Time{}, true
-	m.s.RestartWanted, m.s.RerunWanted = false, false
+	m.s.RestartWanted, m.s.RerunWanted, m.s.Unfit = false, false, false
 }
 
 // reset clears the results of a task that has ended.

@@ -1,0 +1,88 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/drover-project/drover/core/agent/checks"
+	"github.com/drover-project/drover/core/agent/taskenv"
+	"github.com/drover-project/drover/core/agent/template"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/services"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// checkTarget finds where a check goes while the given run of its tasks is on.
+func (r *Runner) checkTarget(p place, run string) (checks.Target, error) {
+	r.mu.Lock()
+	a, tg, attached := *r.alloc, r.group, r.attached
+	a.NetworkStatus = r.network()
+	from := services.Place{Alloc: &a, Task: p.task}
+	of := tg.Tasks[0]
+	for _, t := range tg.Tasks {
+		if t.Name == p.task {
+			of = t
+		}
+		if d := r.tasks[t.Name].address; d != nil && (t.Name == p.task || p.task == "") {
+			from.Driver = &model.DriverNetwork{IP: d.IP, PortMap: d.PortMap, AutoAdvertise: d.AutoAdvertise}
+		}
+	}
+	r.mu.Unlock()
+	if n := r.cfg.Node(); n != nil {
+		from.NodeAddress = n.Attributes["unique.network.ip-address"]
+	}
+	// The values of secrets stay out: what a check says is shown to whoever reads the job.
+	env := r.environment(&a, of, driver.Capabilities{FSIsolation: "image"}, template.Vars{})
+	s, c := replaced(env, p)
+	out := checks.Target{Check: c, Service: s.Name}
+	if strings.EqualFold(c.Type, "script") {
+		return out, r.scriptOf(&out, p, run)
+	}
+	at, err := from.EndpointOfCheck(s, c)
+	if err != nil {
+		return out, err
+	}
+	out.Address = net.JoinHostPort(at.Address, strconv.Itoa(at.Port))
+	switch c.AddressMode {
+	case services.AddressAlloc, services.AddressAllocIPv6:
+		if attached != nil {
+			out.Netns = attached.Path
+		}
+	}
+	return out, nil
+}
+
+// replaced returns a service and its check with their ${...} replaced.
+func replaced(env *taskenv.Env, p place) (*model.Service, *model.ServiceCheck) {
+	s, c := *p.service, *p.check
+	for _, text := range []*string{&s.Name, &s.PortLabel, &c.Name, &c.PortLabel, &c.Path, &c.Method, &c.Body, &c.Protocol, &c.TLSServerName, &c.GRPCService} {
+		*text = env.Replace(*text)
+	}
+	c.Header = make(map[string][]string, len(p.check.Header))
+	for name, values := range p.check.Header {
+		for _, v := range values {
+			c.Header[name] = append(c.Header[name], env.Replace(v))
+		}
+	}
+	return &s, &c
+}
+
+// scriptOf has the check run its command in the task.
+func (r *Runner) scriptOf(out *checks.Target, p place, run string) error {
+	number, err := strconv.ParseUint(run[strings.LastIndexByte(run, '/')+1:], 10, 64)
+	if p.task == "" || err != nil {
+		return errdefs.InvalidArgumentf("the script check %q of service %q names no task in which it runs; set task in the check", p.check.Name, p.service.Name)
+	}
+	command, err := r.script(p.task, &model.ChangeScript{Command: p.check.Command, Args: p.check.Args})
+	if err != nil {
+		return err
+	}
+	out.Script = func(ctx context.Context) (int, string, error) { return r.execScript(ctx, p.task, number, command) }
+	return nil
+}
