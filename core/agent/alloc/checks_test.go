@@ -5,16 +5,13 @@ package alloc_test
 
 import (
 	"context"
-	"errors"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"strings"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/agent/checks"
 	"github.com/drover-project/drover/core/model"
 )
 
@@ -32,74 +29,151 @@ func rolledOut(health string, check *model.ServiceCheck) *model.Allocation {
 	return a
 }
 
+// checkWith has the checks of the bed's alloc answer what f says.
+func (b *bed) checkWith(f func(t checks.Target) checks.Outcome) {
+	b.cfg.Checks.Close()
+	b.cfg.Checks = checks.New(checks.Config{Now: time.Now, Jitter: func() float64 { return 0 }, Logger: b.cfg.Logger, Ask: func(_ context.Context, t checks.Target) checks.Outcome { return f(t) }})
+}
+
+var (
+	passes = checks.Outcome{Status: checks.Success}
+	fails  = checks.Outcome{Status: checks.Failure, Output: "refused"}
+)
+
+func (b *bed) health() string {
+	s := b.r.View().DeploymentStatus
+	if s == nil || s.Healthy == nil {
+		return "undecided"
+	}
+	return map[bool]string{true: "healthy", false: "unhealthy"}[*s.Healthy]
+}
+
 func TestChecksDecideWhetherAnAllocIsHealthy(t *testing.T) {
-	tcp := &model.ServiceCheck{Type: "tcp", Interval: 5 * time.Second, Timeout: time.Second}
+	check := func(change func(c *model.ServiceCheck)) *model.ServiceCheck {
+		c := &model.ServiceCheck{Type: "tcp", Interval: 5 * time.Second, Timeout: time.Second}
+		change(c)
+		return c
+	}
+	tcp := check(func(*model.ServiceCheck) {})
+	at := func(seconds ...int) func(time.Duration) checks.Outcome { // fails from a time to a time, and so on
+		return func(d time.Duration) checks.Outcome {
+			for i := 0; i < len(seconds); i += 2 {
+				if d >= time.Duration(seconds[i])*time.Second && d < time.Duration(seconds[i+1])*time.Second {
+					return fails
+				}
+			}
+			return passes
+		}
+	}
+	warns := func(time.Duration) checks.Outcome { return checks.Outcome{Status: checks.Warning} }
 	for name, c := range map[string]struct {
 		alloc  *model.Allocation
-		passes time.Duration // since the start; negative is never
-		at     time.Duration // when the verdict is there at the latest
-		want   bool
+		answer func(since time.Duration) checks.Outcome
+		when   time.Duration // the verdict comes then, and not earlier
+		want   string
 	}{
-		"that pass at once":          {rolledOut("checks", tcp), 0, 11 * time.Second, true},
-		"that pass later":            {rolledOut("checks", tcp), 22 * time.Second, 30 * time.Second, true},
-		"that never pass":            {rolledOut("checks", tcp), -1, 61 * time.Second, false},
-		"that nobody runs":           {rolledOut("checks", &model.ServiceCheck{Type: "grpc"}), 0, 61 * time.Second, false},
-		"of a port that is not here": {rolledOut("checks", &model.ServiceCheck{Type: "tcp", PortLabel: "admin"}), 0, 61 * time.Second, false},
-		"that nobody asks for":       {rolledOut("task_states", tcp), -1, 11 * time.Second, true},
+		"that pass at once":            {rolledOut("checks", tcp), at(), 10 * time.Second, "healthy"},
+		"that pass later":              {rolledOut("checks", tcp), at(0, 21), 35 * time.Second, "healthy"},
+		"that flap":                    {rolledOut("checks", tcp), at(4, 6), 20 * time.Second, "healthy"},
+		"that never pass":              {rolledOut("checks", tcp), at(0, 1000), 60 * time.Second, "unhealthy"},
+		"that pass too late":           {rolledOut("checks", tcp), at(0, 54), 60 * time.Second, "unhealthy"},
+		"that warn":                    {rolledOut("checks", tcp), warns, 60 * time.Second, "unhealthy"},
+		"that may warn":                {rolledOut("checks", check(func(c *model.ServiceCheck) { c.OnUpdate = "ignore_warnings" })), warns, 10 * time.Second, "healthy"},
+		"that are ignored":             {rolledOut("checks", check(func(c *model.ServiceCheck) { c.OnUpdate = "ignore" })), at(0, 1000), 10 * time.Second, "healthy"},
+		"that may fail twice":          {rolledOut("checks", check(func(c *model.ServiceCheck) { c.FailuresBeforeCritical = 3 })), at(4, 11), 10 * time.Second, "healthy"},
+		"of a port that is not here":   {rolledOut("checks", check(func(c *model.ServiceCheck) { c.PortLabel = "admin" })), at(), 60 * time.Second, "unhealthy"},
+		"that nobody asks for":         {rolledOut("task_states", tcp), at(0, 1000), 10 * time.Second, "healthy"},
+		"that must pass several times": {rolledOut("checks", check(func(c *model.ServiceCheck) { c.SuccessBeforePassing = 3 })), at(), 20 * time.Second, "healthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			with(t, func(t *testing.T, b *bed) {
 				begin := time.Now()
-				b.cfg.Probe = func(_ context.Context, p alloc.Probe) error {
-					if p.Address != "10.0.0.1:8080" {
-						t.Errorf("asked %s", p.Address)
+				b.checkWith(func(target checks.Target) checks.Outcome {
+					if target.Address != "10.0.0.1:8080" {
+						t.Errorf("asked %s", target.Address)
 					}
-					if c.passes >= 0 && time.Since(begin) >= c.passes {
-						return nil
-					}
-					return errors.New("refused")
-				}
+					return c.answer(time.Since(begin))
+				})
 				b.run(c.alloc)
-				time.Sleep(9 * time.Second)
+				time.Sleep(c.when - time.Second)
 				synctest.Wait()
-				if s := b.r.View().DeploymentStatus; s != nil && s.Healthy != nil {
-					t.Fatalf("decided before min_healthy_time: %t", *s.Healthy)
+				if got := b.health(); got != "undecided" {
+					t.Fatalf("%s before its time", got)
 				}
-				time.Sleep(c.at - 9*time.Second)
+				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				s := b.r.View().DeploymentStatus
-				if s == nil || s.Healthy == nil || *s.Healthy != c.want {
-					t.Fatalf("health is %+v, want %t", s, c.want)
+				if got := b.health(); got != c.want {
+					t.Fatalf("the alloc is %s, want %s; checks: %+v", got, c.want, b.r.CheckResults())
 				}
 			})
 		})
 	}
 }
 
-func TestAProbeAsksAsTheCheckSays(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != "POST" || r.URL.Path != "/health" || r.Header.Get("X-A") != "b" {
-			w.WriteHeader(http.StatusTeapot)
+func TestCheckRestartRestartsTheTaskWithinItsRestartPolicy(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		b.checkWith(func(checks.Target) checks.Outcome { return fails })
+		a := rolledOut("task_states", &model.ServiceCheck{
+			Name: "alive", Type: "tcp", Interval: time.Second, Timeout: time.Second, CheckRestart: &model.CheckRestart{Limit: 3, Grace: 5 * time.Second},
+		})
+		a.Job.TaskGroups[0].Tasks[0].RestartPolicy = &model.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: 15 * time.Second, Mode: "fail"}
+		b.run(a)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		b.wants("web", "running")
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		b.hasEvent("web", `healthcheck: check "alive" unhealthy`)
+		b.hasEvent("web", "Task restarting in 15s")
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		b.wants("web", "running")
+		time.Sleep(10 * time.Second) // the policy allows no second one
+		synctest.Wait()
+		b.wants("", "failed")
+		b.hasEvent("web", "Exceeded allowed attempts 1 in interval 1h0m0s")
+		if got := b.r.CheckResults(); len(got) != 0 {
+			t.Errorf("an ended alloc still has checks: %+v", got)
 		}
-	}))
-	defer server.Close()
-	at := strings.TrimPrefix(server.URL, "http://")
-	good := &model.ServiceCheck{Type: "http", Path: "/health", Method: "POST", Header: map[string][]string{"X-A": {"b"}}, Timeout: 5 * time.Second}
-	if err := (alloc.Probe{Check: good, Address: at}).Run(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := (alloc.Probe{Check: &model.ServiceCheck{Type: "http", Path: "/"}, Address: at}).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "418") {
-		t.Errorf("an answer that is no success: %v", err)
-	}
-	if err := (alloc.Probe{Check: &model.ServiceCheck{Type: "tcp"}, Address: at}).Run(t.Context()); err != nil {
-		t.Error(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if err := (alloc.Probe{Check: &model.ServiceCheck{Type: "tcp"}, Address: l.Addr().String()}).Run(t.Context()); err == nil {
-		t.Error("nobody listens, and the check passes")
-	}
+	})
 }
+
+func TestHealthDoesNotFlapWhenTheAgentStartsAnew(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		asked := 0
+		b.checkWith(func(checks.Target) checks.Outcome { asked++; return passes })
+		b.run(rolledOut("checks", &model.ServiceCheck{Type: "tcp", Interval: 30 * time.Second, Timeout: time.Second}))
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		b.restart(nil)
+		synctest.Wait()
+		if got := b.r.CheckResults(); len(got) != 1 || got[0].Status != checks.Success {
+			t.Fatalf("after the restart: %+v", got)
+		}
+		time.Sleep(3 * time.Second) // min_healthy_time counts on, if the check passes once more
+		synctest.Wait()
+		if got := b.health(); got != "healthy" || asked != 2 {
+			t.Errorf("the alloc is %s, and the check was asked %d times", got, asked)
+		}
+	})
+}
+
+func TestAScriptCheckRunsInItsTask(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		b.driver.onExec = func(_ context.Context, command []string) (int, error) {
+			if fmt.Sprint(command) != "[/bin/alive web]" {
+				t.Errorf("ran %q", command)
+			}
+			return 1, nil
+		}
+		a := rolledOut("task_states", &model.ServiceCheck{Name: "${NOMAD_TASK_NAME}!", Type: "script", TaskName: "web", Command: "/bin/alive", Args: []string{"${NOMAD_TASK_NAME}"}, Interval: time.Second, Timeout: time.Second})
+		b.run(a)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := b.r.CheckResults(); len(got) != 1 || got[0].Status != checks.Warning || got[0].Name != "web!" || got[0].Task != "web" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+var _ checks.Owner = (*alloc.Runner)(nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/agent/checks"
 	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -326,11 +327,12 @@ func (d *fakeDriver) did() string {
 
 // memStore keeps records in memory.
 type memStore struct {
-	mu    sync.Mutex
-	alloc *alloc.Record
-	tasks map[string]alloc.TaskRecord
-	group *group.State
-	gone  bool
+	mu     sync.Mutex
+	alloc  *alloc.Record
+	tasks  map[string]alloc.TaskRecord
+	group  *group.State
+	checks map[string]checks.State
+	gone   bool
 }
 
 func (s *memStore) PutAlloc(_ context.Context, rec *alloc.Record) error {
@@ -344,6 +346,9 @@ func (s *memStore) PutStates(_ context.Context, _ string, states alloc.States) e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.Copy(s.tasks, states.Tasks)
+	if states.Checks != nil {
+		s.checks = states.Checks
+	}
 	if states.Group != nil {
 		s.group = states.Group
 	}
@@ -361,7 +366,7 @@ func (s *memStore) record() *alloc.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := *s.alloc
-	rec.Tasks, rec.Group = maps.Clone(s.tasks), s.group
+	rec.Tasks, rec.Group, rec.Checks = maps.Clone(s.tasks), s.group, s.checks
 	return &rec
 }
 
@@ -382,6 +387,7 @@ func newBed(t *testing.T, root string) *bed {
 		Publish: func(*model.Allocation) {}, Ended: func(string) {}, Starts: make(chan struct{}, 2), Limits: alloc.DefaultLimits(),
 		Now: time.Now, Jitter: func() float64 { return 0 }, Logger: hclog.NewNullLogger(),
 	}
+	b.cfg.Checks = checks.New(checks.Config{Now: time.Now, Jitter: b.cfg.Jitter, Logger: b.cfg.Logger})
 	return b
 }
 

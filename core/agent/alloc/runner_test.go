@@ -28,6 +28,7 @@ func with(t *testing.T, f func(t *testing.T, b *bed)) {
 			if b.r != nil {
 				b.r.Close()
 			}
+			b.cfg.Checks.Close()
 		}()
 		f(t, b)
 	})

@@ -397,3 +397,36 @@ func TestAFailedStartSaysWhatItsErrorExplains(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestARunThatItsChecksCondemnIsRestartedAsOneThatFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec  task.Spec
+		after task.Event // before the end; may be nil
+		want  task.Phase
+	}{
+		"within the policy":   {task.Spec{Restart: model.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: time.Minute, Mode: "fail"}}, nil, task.Backoff},
+		"a batch task":        {task.Spec{EndsWell: true, Restart: model.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: time.Minute, Mode: "fail"}}, nil, task.Backoff},
+		"beyond the policy":   {task.Spec{Restart: model.RestartPolicy{Mode: "fail"}}, nil, task.Dead},
+		"killed meanwhile":    {task.Spec{Restart: model.RestartPolicy{Attempts: 1, Interval: time.Hour, Mode: "fail"}}, task.Kill{}, task.Dead},
+		"the message repeats": {task.Spec{Restart: model.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: time.Minute, Mode: "fail"}}, task.Unhealthy{Run: 1}, task.Backoff},
+	} {
+		now := time.Unix(1000, 0)
+		s := task.New(now)
+		events := []task.Event{task.Begin{}, task.Unhealthy{Run: 1, Reason: "too early"}, task.Started{Run: 1}, task.Unhealthy{Run: 7, Reason: "of another run"}, task.Unhealthy{Run: 1, Reason: `healthcheck: check "a" unhealthy`}}
+		if c.after != nil {
+			events = append(events, c.after)
+		}
+		for _, ev := range append(events, task.Exited{Run: 1}) {
+			s, _ = task.Step(c.spec, s, ev, now)
+		}
+		said := 0
+		for _, e := range s.Report.Events {
+			if e.Type == model.TaskRestartSignal {
+				said++
+			}
+		}
+		if s.Phase != c.want || said != 1 {
+			t.Errorf("%s: %s, with %d restart signals", name, s.Phase, said)
+		}
+	}
+}
