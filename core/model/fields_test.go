@@ -30,7 +30,7 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 		{"services", &model.Job{TaskGroups: []*model.TaskGroup{
 			{Name: "web", Services: []*model.Service{{Name: "http"}, {Name: "admin"}}},
 			group("db", &model.Task{Name: "sql", Services: []*model.Service{{Name: "pg", Checks: []*model.ServiceCheck{{}}}}}),
-		}}, []string{"not acted on yet: services (they are not registered; their checks are asked until an alloc is healthy, and not afterwards) of web/http, web/admin, db/sql/pg"}},
+		}}, []string{"not acted on yet: services (they are not registered; their checks run) of web/http, web/admin, db/sql/pg"}},
 		{"a bridge", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Networks: []*model.NetworkResource{{Mode: "bridge", Hostname: "w"}}}}},
 			nil},
 		{"a hostname of the node's network", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Networks: []*model.NetworkResource{{Hostname: "w"}}}}},

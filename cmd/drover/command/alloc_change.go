@@ -6,10 +6,6 @@ package command
 import (
 	"context"
 	"flag"
-	"maps"
-	"slices"
-	"strconv"
-	"time"
 
 	"github.com/drover-project/drover/core/api/client"
 )
@@ -76,46 +72,6 @@ func allocThaw() spec {
 			task := fs.String("task", "", "Only this task.")
 			return ofAlloc(task, func(ctx context.Context, s *session, a *client.AllocDetail) error {
 				return s.client.ThawAllocation(ctx, a.ID, *task)
-			})
-		},
-	}
-}
-
-// checkResult is the last result of a check of an alloc.
-type checkResult struct {
-	ID, Check, Group, Mode, Output, Service, Status, Task string
-	StatusCode                                            int
-	Timestamp                                             int64 // Unix seconds
-}
-
-func allocChecks() spec {
-	return spec{
-		usage: "alloc checks [options] <allocation>", synopsis: "Shows the results of an allocation's checks", min: 1, max: 1, output: true, takes: "allocs",
-		setup: func(*flag.FlagSet) run {
-			return ofAlloc(nil, func(ctx context.Context, s *session, a *client.AllocDetail) error {
-				var checks map[string]*checkResult
-				if err := s.client.AllocationChecks(ctx, a.ID, &checks); err != nil {
-					return err
-				}
-				if done, err := s.formatted(checks); done {
-					return err
-				}
-				if len(checks) == 0 {
-					s.printf("Allocation %s has no checks", s.id(a.ID))
-					return nil
-				}
-				s.title("Status of %d Nomad Service Checks", len(checks))
-				for _, id := range slices.Sorted(maps.Keys(checks)) {
-					c := checks[id]
-					kv := []string{"ID", s.id(c.ID), "Name", c.Check, "Group", c.Group, "Task", c.Task, "Service", c.Service, "Status", c.Status}
-					if c.StatusCode > 0 {
-						kv = append(kv, "StatusCode", strconv.Itoa(c.StatusCode))
-					}
-					kv = append(kv, "Mode", c.Mode, "Timestamp", date(c.Timestamp*int64(time.Second)), "Output", c.Output)
-					s.printf("")
-					s.pairs(kv...)
-				}
-				return nil
 			})
 		},
 	}

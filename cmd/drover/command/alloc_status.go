@@ -38,6 +38,7 @@ func allocStatus() spec {
 					s.taskTable(a.Allocation)
 					return nil
 				}
+				s.checkTable(ctx, a.Allocation)
 				s.describeTasks(a, s.measured(ctx, a.Allocation), s.nodeDevices(ctx, a.Allocation), *stats)
 				if (s.verbose || a.TaskStates == nil) && a.Metrics != nil {
 					s.describePlacement(a.Metrics)

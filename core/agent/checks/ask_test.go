@@ -32,7 +32,9 @@ func site() http.Handler {
 		}
 	})
 	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	mux.HandleFunc("/down", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no database", http.StatusServiceUnavailable) })
+	mux.HandleFunc("/down", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no database", http.StatusServiceUnavailable)
+	})
 	mux.HandleFunc("/to", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusFound) })
 	mux.HandleFunc("/circle", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/circle", http.StatusFound) })
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {

@@ -207,3 +207,54 @@ func (s *Server) pauseAlloc(ctx context.Context, q rpc.PauseRequest) error {
 	}
 	return r.Pause(ctx, q.Task, !q.Resume)
 }
+
+// The messages of an exec, as the public API has them.
+type (
+	execIO struct {
+		Data  []byte `json:"data,omitempty"`
+		Close bool   `json:"close,omitempty"`
+	}
+	termSize struct {
+		Height int `json:"height,omitempty"`
+		Width  int `json:"width,omitempty"`
+	}
+	execInput struct {
+		Stdin   *execIO   `json:"stdin,omitempty"`
+		TTYSize *termSize `json:"tty_size,omitempty"`
+	}
+	execResult struct {
+		ExitCode int `json:"exit_code"`
+	}
+	execOutput struct {
+		Stdout *execIO     `json:"stdout,omitempty"`
+		Stderr *execIO     `json:"stderr,omitempty"`
+		Exited bool        `json:"exited,omitempty"`
+		Result *execResult `json:"result,omitempty"`
+	}
+)
+
+func (s *Server) exec(ctx context.Context, q rpc.ExecRequest, in <-chan []byte, send func([]byte) error) error {
+	if s.cfg.NoExec {
+		return errdefs.PermissionDeniedf("Permission denied: the configuration of this node has client.disable_remote_exec, so nobody runs commands in its tasks")
+	}
+	r, err := s.cfg.Allocs.Runner(q.AllocID)
+	if err != nil {
+		return err
+	}
+	cmd, err := commandOf(r.Alloc(), q)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	x := newExecSession(send)
+	go x.read(ctx, in)
+	result, err := r.Exec(ctx, q.Task, driver.ExecOptions{Command: cmd, TTY: q.Tty, User: q.User, Directory: q.Dir, Env: q.Env}, driver.ExecStream{
+		Stdin: x.stdin, Stdout: x.writer(false), Stderr: x.writer(true), Resize: x.sizes,
+	})
+	x.close()
+	if err != nil {
+		return err
+	}
+	return x.finish(result.ExitCode)
+}
