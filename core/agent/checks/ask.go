@@ -79,11 +79,9 @@ func Ask(ctx context.Context, t Target) Outcome {
 func failed(err error) Outcome { return Outcome{Status: Failure, Output: err.Error()} }
 
 func askTCP(ctx context.Context, t Target) Outcome {
-	conn, err := dial(ctx, t.Netns, "tcp", t.Address)
-	if err != nil {
+	if err := touch(ctx, t.Netns, t.Address); err != nil {
 		return failed(err)
 	}
-	conn.Close()
 	return Outcome{Status: Success, Output: "nomad: tcp ok"}
 }
 

@@ -24,26 +24,68 @@ import (
 // its own, and nothing waits there.
 func dial(ctx context.Context, netns, network, address string) (net.Conn, error) {
 	if netns == "" {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
+		return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, network, address)
 	}
+	f, err := open(ctx, netns, address)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// touch connects to an address and closes the connection. It does less than dial, as there
+// may be thousands of checks that do nothing else.
+func touch(ctx context.Context, netns, address string) error {
+	if to, err := netip.ParseAddrPort(address); netns == "" && (err != nil || to.Addr().Zone() != "") {
+		conn, err := dial(ctx, netns, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	f, err := open(ctx, netns, address)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// open makes a connected socket.
+func open(ctx context.Context, netns, address string) (*os.File, error) {
 	to, err := netip.ParseAddrPort(address)
-	if err != nil { // a name, to which a redirect led: the namespace's resolver is not the agent's
+	if err != nil || to.Addr().Zone() != "" { // a name, to which a redirect led: the namespace's resolver is not the agent's
 		return nil, errdefs.InvalidArgumentf("%q is not an address in the alloc's network", address)
 	}
-	fd, err := socketIn(netns, to.Addr().Unmap())
+	family := unix.AF_INET
+	if to.Addr().Unmap().Is6() {
+		family = unix.AF_INET6
+	}
+	var fd int
+	if netns == "" {
+		fd, err = socket(family)
+	} else {
+		fd, err = socketIn(netns, family)
+	}
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "check")
-	defer f.Close()
 	if err := connect(ctx, f, to); err != nil {
+		f.Close()
 		return nil, fmt.Errorf("dial tcp %s: %w", address, err)
 	}
-	return net.FileConn(f)
+	return f, nil
+}
+
+// socket makes a TCP socket that does not block.
+func socket(family int) (int, error) {
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	return fd, os.NewSyscallError("socket", err)
 }
 
 // socketIn makes a TCP socket in a namespace.
-func socketIn(netns string, a netip.Addr) (int, error) {
+func socketIn(netns string, family int) (int, error) {
 	if strings.HasPrefix(netns, "/proc/self/") || strings.HasPrefix(netns, "/proc/thread-self/") {
 		return -1, errdefs.InvalidArgumentf("%q is no namespace of an alloc", netns)
 	}
@@ -52,10 +94,6 @@ func socketIn(netns string, a netip.Addr) (int, error) {
 		return -1, fmt.Errorf("the alloc's network is gone: %w", err)
 	}
 	defer ns.Close()
-	family := unix.AF_INET
-	if a.Is6() {
-		family = unix.AF_INET6
-	}
 	type made struct {
 		fd  int
 		err error
@@ -75,10 +113,7 @@ func socketIn(netns string, a netip.Addr) (int, error) {
 			out <- made{-1, fmt.Errorf("enter the alloc's network: %w", err)}
 			return
 		}
-		fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			err = os.NewSyscallError("socket", err)
-		}
+		fd, err := socket(family)
 		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		} // else the thread ends with this goroutine, and nothing else runs in that namespace

@@ -19,3 +19,12 @@ func dial(ctx context.Context, netns, network, address string) (net.Conn, error)
 	}
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
+
+// touch connects to an address and closes the connection.
+func touch(ctx context.Context, netns, address string) error {
+	conn, err := dial(ctx, netns, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
