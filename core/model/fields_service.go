@@ -23,7 +23,7 @@ func fieldsOfServices() []Field {
 		{Name: "Service.CanaryMeta", By: Around},
 		{Name: "Service.TaggedAddresses", By: Around},
 		{Name: "Service.OnUpdate", By: Around},
-		{Name: "Service.Provider", By: "core/agent/alloc"},
+		{Name: "Service.Provider", By: Around},
 		{Name: "Service.Cluster", By: Around},
 		{Name: "Service.Identity", Warn: "identity of service"},
 		{Name: "Service.Kind", By: Around},
