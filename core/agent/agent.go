@@ -41,6 +41,7 @@ import (
 	"github.com/drover-project/drover/core/agent/serve"
 	"github.com/drover-project/drover/core/agent/session"
 	"github.com/drover-project/drover/core/agent/stats"
+	"github.com/drover-project/drover/core/agent/taskapi"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/agent/update"
 	"github.com/drover-project/drover/core/model"
@@ -158,6 +159,7 @@ type Agent struct {
 	session *session.Session
 	cutoff  *cutoff.Watch
 	http    *rpc.HTTPListener
+	taskAPI *taskapi.Listener
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -269,6 +271,10 @@ func (a *Agent) open(ctx context.Context) error {
 	if a.cfg.DynamicUserMax > 0 && os.Geteuid() != 0 {
 		return errdefs.FailedPreconditionf("client.users: an agent that does not run as root cannot run tasks as other users; run it as root, or leave the block out")
 	}
+	if a.taskAPI, err = taskapi.New(); err != nil {
+		return err
+	}
+	run.Identities, run.API = signatures{a}, a.taskAPI
 	groups := cgroup.New(cgroup.Config{Owner: a.owner(), Cores: a.usableCores, Logger: a.cfg.Logger.Named("cgroup")})
 	run.Cgroups = groups
 	run.Users = alloc.NewUsers(a.cfg.DynamicUserMin, a.cfg.DynamicUserMax, userExists)
@@ -377,6 +383,9 @@ func (a *Agent) Close() error {
 }
 
 func (a *Agent) closeParts() error {
+	if a.taskAPI != nil {
+		_ = a.taskAPI.Close() // connections of tasks, which try again
+	}
 	if a.host != nil {
 		a.host.Close(false)
 	}

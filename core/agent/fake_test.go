@@ -528,6 +528,14 @@ func (s *fakeServers) AllocData(context.Context, rpc.Identity, string, func(*rpc
 	return errdefs.NotFoundf("no data")
 }
 
+func (s *fakeServers) Identities(context.Context, rpc.Identity, rpc.IdentityQuery) (rpc.IdentityAnswer, error) {
+	return rpc.IdentityAnswer{}, errdefs.Unimplementedf("no tokens")
+}
+
+func (s *fakeServers) CheckToken(context.Context, rpc.Identity, string) error {
+	return errdefs.Unimplementedf("no tokens")
+}
+
 func (s *fakeServers) Variables(ctx context.Context, _ rpc.Identity, q rpc.VariableQuery) (rpc.VariableAnswer, error) {
 	if q.Since > 0 {
 		<-ctx.Done()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -20,7 +21,10 @@ type Keyring interface {
 	Introduce(ctx context.Context, req *IntroductionRequest) (token string, err error)
 	// RotateKey creates a new key.
 	RotateKey(ctx context.Context, req *RotateKeyRequest) (*model.RootKey, error)
-	RemoveKey(ctx context.Context, id string) (index uint64, err error)
+	// RemoveKey removes a key; force, although tokens that it has signed may be in use.
+	RemoveKey(ctx context.Context, id string, force bool) (index uint64, err error)
+	// OIDCIssuer is the issuer of the tokens of tasks; "" if they name none.
+	OIDCIssuer() string
 }
 
 // IntroductionRequest describes a token that introduces a node. An empty NodeName or
@@ -53,8 +57,10 @@ type JWK struct {
 	Kty string `json:"kty"`
 	Kid string `json:"kid"`
 	Alg string `json:"alg"`
-	N   string `json:"n"`
-	E   string `json:"e"`
+	N   string `json:"n,omitempty"` // RSA
+	E   string `json:"e,omitempty"`
+	Crv string `json:"crv,omitempty"` // Ed25519
+	X   string `json:"x,omitempty"`
 }
 
 // RootKeyMeta is the public part of a root key.
@@ -73,6 +79,27 @@ func metaOfKey(k *model.RootKey) *RootKeyMeta {
 		KeyID: k.KeyID, Algorithm: k.Algorithm, State: k.State, CreateTime: k.CreateTime, PublishTime: k.PublishTime,
 		CreateIndex: k.CreateIndex, ModifyIndex: k.ModifyIndex,
 	}
+}
+
+// discovery is the document by which programs that know OpenID Connect find the keys.
+type discovery struct {
+	Issuer        string   `json:"issuer"`
+	JWKS          string   `json:"jwks_uri"`
+	ResponseTypes []string `json:"response_types_supported"`
+	IDTokenAlgs   []string `json:"id_token_signing_alg_values_supported"`
+	SubjectTypes  []string `json:"subject_types_supported"`
+}
+
+func (s *Server) oidcDiscovery(w http.ResponseWriter, _ *http.Request) (any, error) {
+	issuer := s.backend.OIDCIssuer()
+	if issuer == "" {
+		return nil, fail(http.StatusNotFound, "OIDC Discovery endpoint disabled")
+	}
+	w.Header().Set("Cache-Control", "max-age="+strconv.Itoa(keysMaxAge))
+	return &discovery{
+		Issuer: issuer, JWKS: strings.TrimSuffix(issuer, "/") + "/.well-known/jwks.json", ResponseTypes: []string{"code"},
+		IDTokenAlgs: []string{"RS256", "EdDSA"}, SubjectTypes: []string{"public"},
+	}, nil
 }
 
 // keysMaxAge is how long, in seconds, verifiers may cache the public keys.
@@ -125,7 +152,11 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 func (s *Server) removeKey(w http.ResponseWriter, r *http.Request) (any, error) {
-	index, err := s.backend.RemoveKey(r.Context(), r.PathValue("id"))
+	force, err := boolParam(r, "force")
+	if err != nil {
+		return nil, err
+	}
+	index, err := s.backend.RemoveKey(r.Context(), r.PathValue("id"), force)
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,8 @@ var clusterRoutes = []row{
 	{get, "/v1/operator/keyring/keys", management, pages, list(listKeys, state.TableRootKeys)},
 	{put, "/v1/acl/identity/client-introduction-token", "node:write", nothing, act((*Server).introduceNode)},
 	{put, "/v1/operator/keyring/rotate", management, "full algo algorithm publish_time", act((*Server).rotateKey)},
-	{del, "/v1/operator/keyring/key/{id}", management, "~force", act((*Server).removeKey)}, // a key that seals variables is kept with it, too: they could never be opened again
+	{del, "/v1/operator/keyring/key/{id}", management, "force", act((*Server).removeKey)},
+	{get, "/.well-known/openid-configuration", anonymous, "~stale", act((*Server).oidcDiscovery).where(here)},
 	{get, "/.well-known/jwks.json", anonymous, reads, listAfter(publicKeys, state.TableRootKeys)},
 	{get, "/v1/vars", "variables:list", lists, list(listVariables, state.TableVariables)},
 	{get, "/v1/var/{path...}", "variables:read", reads, one(theVariable, variableIndex, openVariable, state.TableVariables).watching(variableKey)},
@@ -223,7 +224,6 @@ var absentRoutes = []row{
 	{anyVerb, "/v1/volume/csi/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "volume not found")},
 	{anyVerb, "/v1/volume/host/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "volume not found")},
 	{anyVerb, "/v1/plugin/csi/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "plugin not found")},
-	{anyVerb, "/.well-known/openid-configuration", anonymous, anything, refuse(http.StatusNotFound, "OIDC Discovery endpoint disabled")},
 }
 
 func refuse(status int, text string) *action {

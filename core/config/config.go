@@ -230,6 +230,10 @@ type Server struct {
 	RootKeyGC       string `json:"root_key_gc_threshold,omitempty"`
 	RootKeyInterval string `json:"root_key_gc_interval,omitempty"`
 	Search          Search `json:"search"`
+	// OIDCIssuer is the URL under which other services reach this API to verify tokens of
+	// tasks, and IdentityAlgorithm is EdDSA or RS256: see IdentitySigning.
+	OIDCIssuer        string `json:"oidc_issuer,omitempty"`
+	IdentityAlgorithm string `json:"identity_algorithm,omitempty"`
 	// EventBroker says whether the event stream is served; nil means yes.
 	EventBroker *bool `json:"enable_event_broker,omitempty"`
 	// EnabledSchedulers must name all types of jobs: see schedulerProblems.
@@ -367,6 +371,7 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.Limits.problems()...)
 	problems = append(problems, c.leaveProblems()...)
 	problems = append(problems, c.Server.ClientIntroduction.problems()...)
+	problems = append(problems, c.Server.identityProblems()...)
 	problems = append(problems, c.joinProblems()...)
 	problems = append(problems, c.autopilotProblems()...)
 	problems = append(problems, c.snapshotProblems()...)

@@ -32,7 +32,6 @@ var unused = map[string][]string{
 		"csi_volume_claim_gc_interval", "csi_volume_claim_gc_threshold", "csi_plugin_gc_threshold",
 		"acl_token_gc_threshold",
 		"plan_apply_pipeline",
-		"oidc_issuer",
 		"log_file",
 	},
 	"client.template":    {"consul_retry", "vault_retry", "vault_default_lease_duration", "use_client_consul_token"},

@@ -66,6 +66,8 @@ type Config struct {
 	PluginFile func(ctx context.Context, digest string) (io.ReadCloser, error)
 	// Tokens are the tokens of nodes; nil means that nodes have none.
 	Tokens Tokens
+	// Identities are the tokens of tasks; nil means that tasks get none.
+	Identities Identities
 	// Region is the servers' region; nodes of other regions are refused. "" accepts
 	// all.
 	Region string

@@ -56,6 +56,10 @@ type Config struct {
 	Keyring *keyring.Keyring
 	// Tokens issues the tokens that introduce nodes.
 	Tokens *nodetoken.Tokens
+	// Issuer is the base of the URLs of the OIDC discovery document, "" for none. RSA makes
+	// an RSA key with every root key.
+	Issuer string
+	RSA    bool
 	// PluginRegistry allows clients to change the registry of plugins. PluginFiles
 	// stores uploaded files.
 	PluginRegistry bool

@@ -7,7 +7,9 @@ import (
 	"context"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/auth/identity"
 	"github.com/drover-project/drover/core/auth/keyring"
+	"github.com/drover-project/drover/core/control/keys"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -15,6 +17,9 @@ import (
 
 // EnsureKey creates the first root key of a cluster; the leader calls it.
 func (e *Endpoint) EnsureKey(ctx context.Context) error {
+	if e.RSA {
+		return e.ensureSigningKey(ctx)
+	}
 	_, err := e.activeKey(ctx)
 	return err
 }
@@ -49,7 +54,7 @@ func (e *Endpoint) SigningKeys(ctx context.Context) ([]*api.JWK, error) {
 	if err := e.ensureSigningKey(ctx); err != nil {
 		return nil, err
 	}
-	var out []*api.JWK
+	var out, more []*api.JWK
 	for key := range e.Store.View().RootKeys() {
 		jwk, err := keyring.PublicJWK(key)
 		if err != nil {
@@ -58,9 +63,16 @@ func (e *Endpoint) SigningKeys(ctx context.Context) ([]*api.JWK, error) {
 		if jwk != nil {
 			out = append(out, (*api.JWK)(jwk))
 		}
+		if jwk, err = e.Keyring.TaskJWK(key, identity.KeyID(key.KeyID, identity.EdDSA)); err != nil {
+			return nil, err
+		}
+		more = append(more, (*api.JWK)(jwk))
 	}
-	return out, nil
+	return append(out, more...), nil // programs that know only RSA find those first
 }
+
+// OIDCIssuer implements api.Keyring.
+func (e *Endpoint) OIDCIssuer() string { return e.Issuer }
 
 func (e *Endpoint) ensureSigningKey(ctx context.Context) error {
 	e.signing.Lock() // one generation at a time
@@ -86,6 +98,11 @@ func (e *Endpoint) RotateKey(ctx context.Context, req *api.RotateKeyRequest) (*m
 	}
 	if req.PublishTime != 0 {
 		if err := e.prepublish(&key, req); err != nil {
+			return nil, err
+		}
+	}
+	if e.RSA && key.PublicRSA == nil {
+		if key, err = e.Keyring.WithSigningKey(key); err != nil {
 			return nil, err
 		}
 	}
@@ -164,7 +181,12 @@ func (e *Endpoint) reseal(ctx context.Context, key *model.RootKey) error {
 	return send()
 }
 
-// RemoveKey removes a root key that is no longer in use.
-func (e *Endpoint) RemoveKey(ctx context.Context, id string) (uint64, error) {
+// RemoveKey removes a root key that is no longer in use. With force, tokens that it may have
+// signed become invalid.
+func (e *Endpoint) RemoveKey(ctx context.Context, id string, force bool) (uint64, error) {
+	view := e.Store.View()
+	if key := view.RootKeyByID(id); key != nil && key.State == model.RootKeyInactive && !force && keys.Signed(view, e.Now())(key) {
+		return 0, errdefs.FailedPreconditionf("root key %s in use, cannot delete: living allocations may have tokens that it has signed; stop or restart them with new allocations, or use force, which makes those tokens invalid", id)
+	}
 	return e.propose(ctx, &fsm.DeleteRootKey{KeyID: id})
 }

@@ -33,8 +33,8 @@ func fieldsOfTask() []Field {
 		{Name: "Task.ScalingPolicies", By: "core/api"}, // listed for autoscalers
 		{Name: "Task.Kind", Warn: "kind"},
 		{Name: "Task.CSIPluginConfig", Warn: "csi_plugin"},
-		{Name: "Task.Identity", By: "core/jobspec"}, // see the rows of its parts
-		{Name: "Task.Identities", Warn: "identity"},
+		{Name: "Task.Identity", By: "core/model.AllIdentities"},
+		{Name: "Task.Identities", By: "core/model.AllIdentities"},
 		{Name: "Task.Actions", By: "core/agent/serve"},
 		{Name: "Task.Schedule", Warn: "schedule"},
 		{Name: "Task.Secrets", Warn: "secret"},
@@ -54,21 +54,28 @@ func fieldsOfTask() []Field {
 		{Name: "VolumeMount.PropagationMode", By: "core/agent/alloc"},
 		{Name: "VolumeMount.SELinuxLabel", By: "core/agent/alloc"},
 
-		// The default identity: no tokens are signed yet.
-		{Name: "WorkloadIdentity.Name", By: ReadBack},
-		{Name: "WorkloadIdentity.Audience", Warn: "aud of identity", When: func(p Place) bool {
-			aud, _ := p.Value.([]string)
-			return !slices.Equal(aud, []string{DefaultAudience})
-		}},
-		{Name: "WorkloadIdentity.ChangeMode", Warn: "change_mode of identity"},
-		{Name: "WorkloadIdentity.ChangeSignal", Warn: "change_signal of identity"},
-		{Name: "WorkloadIdentity.Env", Warn: "env of identity"},
-		{Name: "WorkloadIdentity.File", Warn: "file of identity"},
-		{Name: "WorkloadIdentity.Filepath", Warn: "filepath of identity"},
-		{Name: "WorkloadIdentity.ServiceName", Warn: "service_name of identity"},
-		{Name: "WorkloadIdentity.TTL", Warn: "ttl of identity"},
-		{Name: "WorkloadIdentity.ExtraClaims", Warn: "extra_claims of identity"},
+		{Name: "WorkloadIdentity.Name", By: "core/auth/identity", Warn: "identity %v, which the task is given neither as env nor as file", When: notShown},
+		{Name: "WorkloadIdentity.Audience", By: "core/auth/identity"},
+		{Name: "WorkloadIdentity.ChangeMode", By: "core/agent/alloc"},
+		{Name: "WorkloadIdentity.ChangeSignal", By: "core/agent/alloc"},
+		{Name: "WorkloadIdentity.Env", By: "core/model.Shown"},
+		{Name: "WorkloadIdentity.File", By: "core/model.Shown"},
+		{Name: "WorkloadIdentity.Filepath", By: "core/model.Path"},
+		{Name: "WorkloadIdentity.ServiceName", By: "core/auth/identity"},
+		{Name: "WorkloadIdentity.TTL", By: "core/auth/identity"},
+		{Name: "WorkloadIdentity.ExtraClaims", By: "core/model.Claims"},
 	}
+}
+
+// notShown reports whether a named identity asks for nothing that can be done: its token
+// would be for another service that the agent itself asks, and there is none.
+func notShown(p Place) bool {
+	name, _ := p.Value.(string)
+	if p.Task == nil || name == DefaultIdentity {
+		return false
+	}
+	i := p.Task.IdentityByName(name)
+	return i != nil && !i.Shown()
 }
 
 // withoutPayload reports whether nobody can dispatch the place's job with a payload.

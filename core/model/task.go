@@ -171,21 +171,3 @@ type Vault struct {
 	ChangeSignal         string
 	AllowTokenExpiration bool
 }
-
-// DefaultAudience is the audience of identities that do not name one; existing
-// verifiers expect it.
-const DefaultAudience = "nomadproject.io"
-
-// WorkloadIdentity requests a signed token that identifies a workload.
-type WorkloadIdentity struct {
-	Name         string
-	Audience     []string
-	ChangeMode   string
-	ChangeSignal string
-	Env          bool
-	File         bool
-	Filepath     string
-	ServiceName  string
-	TTL          time.Duration
-	ExtraClaims  []string
-}

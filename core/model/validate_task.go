@@ -43,6 +43,7 @@ func (t *Task) validate(j *Job, tg *TaskGroup) ValidationError {
 	t.validatePaths(&p)
 	t.validateMounts(&p, tg)
 	t.validateActions(&p)
+	t.validateIdentities(&p)
 	return p
 }
 

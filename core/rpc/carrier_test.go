@@ -81,6 +81,17 @@ func (f *fake) Variables(_ context.Context, id rpc.Identity, q rpc.VariableQuery
 	return rpc.VariableAnswer{Index: q.Since + 1, Variables: []rpc.Variable{{Path: q.Path, Items: map[string]string{"node": id.NodeID}}}}, nil
 }
 
+func (f *fake) Identities(_ context.Context, id rpc.Identity, q rpc.IdentityQuery) (rpc.IdentityAnswer, error) {
+	return rpc.IdentityAnswer{Tokens: []rpc.IdentityToken{{Name: q.Names[0], JWT: id.NodeID + q.AllocID + q.Task, TTL: time.Minute}}}, nil
+}
+
+func (f *fake) CheckToken(_ context.Context, _ rpc.Identity, token string) error {
+	if token != "good" {
+		return errdefs.PermissionDeniedf("%s", token)
+	}
+	return nil
+}
+
 func (f *fake) Plugins(_ context.Context, id rpc.Identity) (rpc.PluginAnswer, error) {
 	return rpc.PluginAnswer{Index: 4, Confirmed: true, Plugins: []rpc.WantedPlugin{
 		{Name: "kept"},

@@ -42,6 +42,12 @@ type Servers interface {
 	// Variables reads variables on behalf of a job that runs on the node. It may wait
 	// for a change, see VariableQuery.
 	Variables(ctx context.Context, id Identity, q VariableQuery) (VariableAnswer, error)
+	// Identities signs tokens for a task that the node runs. PermissionDenied: the node does
+	// not have its alloc, or that has ended. Unimplemented: the servers are too old.
+	Identities(ctx context.Context, id Identity, q IdentityQuery) (IdentityAnswer, error)
+	// CheckToken returns nil if a living task of the cluster has the token for the API, and
+	// PermissionDenied otherwise.
+	CheckToken(ctx context.Context, id Identity, token string) error
 	// Plugins returns the plugins that the registry assigns to the node.
 	Plugins(ctx context.Context, id Identity) (PluginAnswer, error)
 	// PluginFile reads an uploaded file by its digest and calls take with each chunk.

@@ -212,6 +212,8 @@ func service() *grpc.ServiceDesc {
 			variablesMethod(),
 			schemasMethod(),
 			pluginsMethod(),
+			identitiesMethod(),
+			checkTokenMethod(),
 		},
 		Streams: []grpc.StreamDesc{
 			bothWays(methodAttach, (*Server).attach),

@@ -27,6 +27,9 @@ type Introduction struct {
 	DefaultTTL, MaxTTL time.Duration
 }
 
+// Identities says how the tokens of tasks are signed: see identity.Config.
+type Identities struct{ Issuer, Algorithm string }
+
 // Config says how a server runs.
 type Config struct {
 	// DataDir is the directory of the server's id, log and snapshots; if it is empty,
@@ -66,6 +69,8 @@ type Config struct {
 	FailoverTTL   time.Duration
 	// HeartbeatTTL is the lease of a node; 0 means the default of core/dispatch.
 	HeartbeatTTL time.Duration
+	// Identities says how the tokens of tasks are signed.
+	Identities Identities
 	// Introduction says which new nodes are admitted.
 	Introduction Introduction
 	// HeartbeatGrace is how long after its lease a silent node is marked down.

@@ -91,15 +91,19 @@ func (s *Server) sharer() *keyshare.Sharer {
 }
 
 func (s *Server) renewer() keys.Renewer {
-	rotate := func(ctx context.Context) (string, error) {
-		key, err := s.endpoint.RotateKey(ctx, &api.RotateKeyRequest{})
+	rotate := func(ctx context.Context, publish time.Time) (string, error) {
+		req := &api.RotateKeyRequest{}
+		if !publish.IsZero() {
+			req.PublishTime = publish.UnixNano()
+		}
+		key, err := s.endpoint.RotateKey(ctx, req)
 		if err != nil {
 			return "", err
 		}
 		return key.KeyID, nil
 	}
 	remove := func(ctx context.Context, id string) error {
-		_, err := s.endpoint.RemoveKey(ctx, id)
+		_, err := s.endpoint.RemoveKey(ctx, id, false)
 		return err
 	}
 	return keys.Renewer{Limits: s.cfg.RootKeys, Ring: func() keys.Ring { return s.store.View() }, Rotate: rotate, Remove: remove, Logger: s.cfg.Logger.Named("keyring")}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/drover-project/drover/core/auth/identity"
 	"github.com/drover-project/drover/core/auth/keyring"
 	"github.com/drover-project/drover/core/auth/keyshare"
 	"github.com/drover-project/drover/core/auth/nodetoken"
@@ -149,8 +150,9 @@ func (s *Server) compose() {
 		Keys: s.ring, Region: cfg.Region, Enforcement: cfg.Introduction.Enforcement, DefaultTTL: cfg.Introduction.DefaultTTL, MaxTTL: cfg.Introduction.MaxTTL,
 		NewID: uuid.NewString, Logger: logger.Named("nodetoken"),
 	})
+	signer := identity.New(identity.Config{Keys: s.ring, Region: cfg.Region, Issuer: cfg.Identities.Issuer, Algorithm: cfg.Identities.Algorithm, NewID: uuid.NewString})
 	s.dispatch = dispatch.New(dispatch.Config{
-		Tokens: tokens, Store: s.store, Raft: s.log, ServerID: s.who.ID, Leader: s.peers.ForSessions(), Peers: s.peers, NewID: uuid.NewString, Logger: logger,
+		Tokens: tokens, Identities: signer, Store: s.store, Raft: s.log, ServerID: s.who.ID, Leader: s.peers.ForSessions(), Peers: s.peers, NewID: uuid.NewString, Logger: logger,
 		TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
 		Addresses: s.joiner.Addresses, PluginFile: s.mirror.Open, OpenVariable: s.openVariable,
 	})
@@ -159,7 +161,7 @@ func (s *Server) compose() {
 	s.controls = control.NewLoops(s.store, s.log, uuid.NewString, logger.Named("control"))
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: s.log, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
-		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring, Tokens: tokens,
+		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring, Tokens: tokens, Issuer: cfg.Identities.Issuer, RSA: cfg.Identities.Algorithm == identity.RS256,
 		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.mirror, Autopilot: s.pilot.Configuration,
 	})
 	// After a restore the history continues from the snapshot. The new term distinguishes

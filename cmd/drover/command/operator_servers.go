@@ -395,9 +395,9 @@ func keyringRemove() spec {
 	return spec{
 		usage: "operator root keyring remove [options] <key ID>", synopsis: "Removes a root key that encrypts nothing any more", min: 1, max: 1,
 		setup: func(fs *flag.FlagSet) run {
-			_ = fs.Bool("force", false, "Has no effect: a key that nothing uses is removed without it, and one that encrypts variables is kept with it (rotate with -full first)")
+			force := fs.Bool("force", false, "Remove the key although living tasks may have tokens that it has signed, which become invalid. One that encrypts variables is kept (rotate with -full first)")
 			return func(ctx context.Context, s *session, args []string) error {
-				if err := s.client.RemoveRootKey(ctx, args[0]); err != nil {
+				if err := s.client.RemoveRootKey(ctx, args[0], *force); err != nil {
 					return err
 				}
 				s.printf("Removed encryption key %s", args[0])

@@ -119,6 +119,11 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *agentlo
 	})
 	if d.node != nil {
 		d.work.Go(func() {
+			if err := d.api.ServeTasks(run, d.node.Tasks(), d.node.CheckToken); err != nil {
+				log.Error("the sockets of tasks have ended", "error", err)
+			}
+		})
+		d.work.Go(func() {
 			if err := d.comeBack(run); err != nil {
 				log.Warn("the node was drained at its last shutdown and could not be made eligible again; run: drover node eligibility -enable", "error", err)
 			}
@@ -227,6 +232,7 @@ func (d *Daemon) serverConfig() server.Config {
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), SnapshotInterval: config.Duration(c.RaftSnapshotInterval, 0), TrailingLogs: uint64(c.RaftTrailingLogs),
 		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log, Release: d.version,
 		HeartbeatTTL: config.Duration(c.MinHeartbeatTTL, 0), HeartbeatGrace: config.Duration(c.HeartbeatGrace, dispatch.DefaultGrace),
+		Identities: server.Identities{Issuer: c.OIDCIssuer, Algorithm: c.IdentitySigning()},
 		Introduction: server.Introduction{
 			Enforcement: c.ClientIntroduction.Enforcement, DefaultTTL: config.Duration(c.ClientIntroduction.DefaultIdentityTTL, 0), MaxTTL: config.Duration(c.ClientIntroduction.MaxIdentityTTL, 0),
 		},

@@ -20,7 +20,11 @@ import (
 // before it does. A uid is one that the node gave to the alloc.
 func (p *preparation) admit(ctx context.Context, name string, uid int) error {
 	return p.step(ctx, StepSecrets, p.cfg.Limits.Disk, func(context.Context) error {
-		if err := p.dir.Admit(p.name, accessOf(p.info.Capabilities, name, uid)); err != nil || uid == 0 || !p.haveOneUser() {
+		err := p.dir.Admit(p.name, accessOf(p.info.Capabilities, name, uid))
+		if err == nil {
+			err = p.writeTokens(p.name, p.task.ShownIdentities()) // once more, for whom the folder is now
+		}
+		if err != nil || uid == 0 || !p.haveOneUser() {
 			return err
 		}
 		return p.dir.AdmitShared(allocdir.AccessOf(uid, uid))

@@ -54,6 +54,9 @@ type TaskRecord struct {
 	State   task.State
 	Handle  *driver.Handle `json:",omitempty"`
 	Fetched bool           `json:",omitempty"` // its artifacts were fetched
+	// Renew is when tokens of its identities are to be renewed, by name. The tokens
+	// themselves are not stored.
+	Renew map[string]time.Time `json:",omitempty"`
 }
 
 // Config is the configuration that all runners of a node share.
@@ -80,6 +83,9 @@ type Config struct {
 	Templates Templates
 	// Checks runs the checks of services.
 	Checks *checks.Node
+	// Identities and API are nil if the node does not support them.
+	Identities Identities
+	API        API
 	// Data fetches the data of allocs from other nodes; nil if the node cannot. DataPace
 	// limits how fast; nil means no limit.
 	Data     Data

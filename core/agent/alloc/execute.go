@@ -127,6 +127,8 @@ func (r *Runner) beginStart(name string, run uint64, abort context.CancelFunc) b
 // watch waits for the end of a run and reports it.
 func (r *Runner) watch(drv driver.Driver, name string, run uint64) {
 	ctx, cancel := context.WithCancel(r.ctx)
+	r.openAPI(name) // again after a restart of the agent
+	r.resumeTokens(name)
 	r.beginTemplates(ctx, name, run)
 	ev, ok := r.wait(drv, name, run)
 	cancel()

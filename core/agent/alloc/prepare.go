@@ -41,6 +41,9 @@ func (r *Runner) prepareAndStart(ctx context.Context, name string, run uint64) (
 		return nil, err
 	}
 	p.env = r.environment(p.alloc, p.task, p.info.Capabilities, template.Vars{})
+	if err := p.identify(ctx); err != nil {
+		return nil, err
+	}
 	if err := p.fetch(ctx); err != nil {
 		return nil, err
 	}
@@ -135,6 +138,7 @@ func (r *Runner) environment(a *model.Allocation, t *model.Task, c driver.Capabi
 	if in.Node != nil {
 		in.ParentCgroup = in.Node.CgroupParent
 	}
+	in.Secret = r.withTokens(t, rendered)
 	in.AllocDir, in.TaskDir, in.SecretsDir = taskenv.TaskPaths(r.dir.Path, t.Name)
 	switch c.FSIsolation {
 	case "chroot", "image":

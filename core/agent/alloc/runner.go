@@ -95,6 +95,7 @@ type taskRun struct {
 	reserved     atomic.Pointer[device.Reservation]
 	secrets      atomic.Pointer[strings.Replacer] // hides the task's secrets in texts
 	freeing      []uint64                         // runs that the driver is destroying
+	tokens       tokens
 	grouped      grouped
 }
 
@@ -120,7 +121,7 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	for _, t := range tg.Tasks {
 		run := &taskRun{job: t, spec: cfg.specOf(a, tg, t), state: task.New(now)}
 		if old, ok := rec.Tasks[t.Name]; ok {
-			run.state, run.handle, run.fetched = old.State, old.Handle, old.Fetched
+			run.state, run.handle, run.fetched, run.tokens.renew = old.State, old.Handle, old.Fetched, old.Renew
 			if run.state.Has == (task.Limits{}) {
 				run.state.Has = run.spec.Limits
 			}
@@ -252,6 +253,9 @@ func (r *Runner) Close() {
 		if t.timer != nil {
 			t.timer.Stop()
 		}
+		if t.tokens.timer != nil {
+			t.tokens.timer.Stop()
+		}
 	}
 	if r.look != nil {
 		r.look.Stop()
@@ -264,6 +268,7 @@ func (r *Runner) Close() {
 	r.cancel()
 	for name := range r.tasks {
 		r.closeTemplates(name)
+		r.shutAPI(name)
 	}
 	r.work.Wait()
 }
@@ -345,7 +350,7 @@ func (r *Runner) saveStates() {
 	}
 	for name, t := range r.tasks {
 		if t.dirty {
-			dirty.Tasks[name] = TaskRecord{State: t.state, Handle: t.handle, Fetched: t.fetched}
+			dirty.Tasks[name] = TaskRecord{State: t.state, Handle: t.handle, Fetched: t.fetched, Renew: t.tokens.renew}
 			t.dirty = false
 		}
 	}

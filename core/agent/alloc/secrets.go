@@ -17,8 +17,25 @@ import (
 // one is found in words that say nothing of it.
 const minSecret = 6
 
-// knowSecrets keeps the secrets of a task, so that hide finds them.
-func (r *Runner) knowSecrets(name string, secrets map[string]string) {
+// allSecrets adds the tokens of a task to the secrets of its templates.
+func (r *Runner) allSecrets(name string, rendered map[string]string) map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tasks[name]
+	out := map[string]string{}
+	for _, id := range t.job.ShownIdentities() {
+		if text := t.tokens.known[id.Name]; text != "" {
+			out[id.Variable()] = text
+		}
+	}
+	maps.Copy(out, rendered)
+	return out
+}
+
+// knowSecrets keeps the secrets of a task, those of its templates and its tokens, so that
+// hide finds them.
+func (r *Runner) knowSecrets(name string, rendered map[string]string) {
+	secrets := r.allSecrets(name, rendered)
 	names := slices.SortedFunc(maps.Keys(secrets), func(a, b string) int {
 		// Of two secrets at the same place the longer one is replaced.
 		return cmp.Or(len(secrets[b])-len(secrets[a]), strings.Compare(a, b))

@@ -70,9 +70,12 @@ func (r *Runner) justEnded() (names []string) {
 	return names
 }
 
-// letGo closes the templates of dead tasks.
+// letGo closes the templates and the sockets of dead tasks.
 func (r *Runner) letGo() {
-	for _, t := range r.tasks {
+	for name, t := range r.tasks {
+		if t.state.Phase == task.Dead {
+			r.shutAPI(name)
+		}
 		if open := t.rendering; open != nil && t.state.Phase == task.Dead {
 			t.rendering = nil
 			r.work.Go(open.Close)

@@ -44,6 +44,7 @@ func (p *preparation) folders(ctx context.Context) error {
 			return err
 		}
 	}
+	p.openAPI(p.name)
 	if p.task.DispatchPayload == nil || len(p.alloc.Job.Payload) == 0 {
 		return nil
 	}

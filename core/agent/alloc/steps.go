@@ -18,26 +18,28 @@ import (
 
 // Names of the steps of a start, in order.
 const (
-	StepQueue     = "queue" // waiting for others that start on this node
-	StepDirectory = "alloc directory"
-	StepSecrets   = "secrets"
-	StepPayload   = "dispatch payload"
-	StepDevices   = "devices"
-	StepArtifacts = "artifacts"
-	StepTemplates = "templates"
-	StepNetwork   = "network"
-	StepDriver    = "driver start"
+	StepQueue      = "queue" // waiting for others that start on this node
+	StepDirectory  = "alloc directory"
+	StepSecrets    = "secrets"
+	StepPayload    = "dispatch payload"
+	StepDevices    = "devices"
+	StepArtifacts  = "artifacts"
+	StepTemplates  = "templates"
+	StepIdentities = "identities"
+	StepNetwork    = "network"
+	StepDriver     = "driver start"
 )
 
 // Limits are the time limits of the steps of a start. A step that exceeds its limit
 // has failed; the restart policy decides about a retry.
 type Limits struct {
-	Queue     time.Duration // for a slot among the node's concurrent starts
-	Disk      time.Duration // each step that uses only the node's disk
-	Artifacts time.Duration // each artifact of a task
-	Driver    time.Duration // the driver's start, which may fetch an image
-	Network   time.Duration // making or repairing the group's network, for which a driver may fetch an image
-	Data      time.Duration // fetching the data of the alloc before from another node
+	Queue      time.Duration // for a slot among the node's concurrent starts
+	Disk       time.Duration // each step that uses only the node's disk
+	Artifacts  time.Duration // each artifact of a task
+	Driver     time.Duration // the driver's start, which may fetch an image
+	Network    time.Duration // making or repairing the group's network, for which a driver may fetch an image
+	Identities time.Duration // getting tokens from the servers
+	Data       time.Duration // fetching the data of the alloc before from another node
 	// Templates limits one attempt at a first rendering. Missing data is awaited in
 	// the next attempt, as long as the task is wanted.
 	Templates time.Duration
@@ -52,7 +54,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Queue: time.Hour, Disk: 2 * time.Minute, Artifacts: 35 * time.Minute, Driver: 31 * time.Minute, Templates: 10 * time.Minute,
-		Data: time.Hour, Network: 10 * time.Minute,
+		Data: time.Hour, Network: 10 * time.Minute, Identities: 10 * time.Minute,
 		Slow: 30 * time.Second, Lend: 5 * time.Second,
 	}
 }

@@ -241,7 +241,7 @@ func (r *Runner) act(name string, c TemplateChange) {
 		r.post(name, task.Restart{Reason: "Template with change_mode restart re-rendered"})
 	case phase == task.Running:
 		for _, s := range c.Signals {
-			r.signalForTemplate(r.ctx, name, s)
+			r.signalForChange(r.ctx, name, s, "Template", "Template re-rendered")
 		}
 		for _, s := range c.Scripts {
 			r.runScript(r.ctx, name, run, s)
@@ -252,12 +252,14 @@ func (r *Runner) act(name string, c TemplateChange) {
 // signalTimeout bounds the delivery of a signal, retries included.
 const signalTimeout = time.Minute
 
-func (r *Runner) signalForTemplate(ctx context.Context, name, signal string) {
+// signalForChange sends a signal because something has changed for the task, and fails the
+// task if that is not possible. what and reason are for the events.
+func (r *Runner) signalForChange(ctx context.Context, name, signal, what, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, signalTimeout)
 	defer cancel()
 	var err error
 	for pause := retryMin; ; pause *= 2 {
-		if err = r.signal(ctx, name, signal, "Template re-rendered"); err == nil || errdefs.IsFailedPrecondition(err) {
+		if err = r.signal(ctx, name, signal, reason); err == nil || errdefs.IsFailedPrecondition(err) {
 			return // delivered, or the task runs no more
 		}
 		if errdefs.IsInvalidArgument(err) || errdefs.IsUnimplemented(err) || !r.pauseIn(ctx, pause) {
@@ -267,7 +269,7 @@ func (r *Runner) signalForTemplate(ctx context.Context, name, signal string) {
 	if r.ctx.Err() != nil {
 		return
 	}
-	r.failByHook(name, "Template failed to send signal "+signal+": "+err.Error())
+	r.failByHook(name, what+" failed to send signal "+signal+": "+err.Error())
 }
 
 // failByHook kills a task because of something around it.

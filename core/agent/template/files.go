@@ -5,7 +5,6 @@ package template
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -257,42 +257,7 @@ func (f *files) write(at place, data []byte, mode fs.FileMode, own owner) (err e
 		return err
 	}
 	defer root.Close()
-	dir := filepath.Dir(at.rel)
-	if err := root.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	temp := filepath.Join(dir, ".drover-"+rand.Text())
-	if err := fill(root, temp, data, mode, own); err != nil {
-		return errors.Join(err, ignoreMissing(root.Remove(temp)))
-	}
-	if err := root.Rename(temp, at.rel); err != nil {
-		return errors.Join(err, ignoreMissing(root.Remove(temp)))
-	}
-	return nil
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// fill makes a new file. Owner and mode are set through the open file, so nobody
-// can put another one in its place between.
-func fill(root *os.Root, name string, data []byte, mode fs.FileMode, own owner) error {
-	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil && (own.uid >= 0 || own.gid >= 0) {
-		err = file.Chown(own.uid, own.gid)
-	}
-	if err == nil {
-		err = file.Chmod(mode)
-	}
-	return errors.Join(err, file.Close())
+	return allocdir.Replace(root, at.rel, data, mode, own.uid, own.gid)
 }
 
 // differs tells whether what lies at a place is something else than data.

@@ -279,9 +279,14 @@ func (c *Client) RotateRootKey(ctx context.Context, full bool, publish int64) (*
 }
 
 // RemoveRootKey removes a root key that encrypts nothing any more. It fails if variables
-// are encrypted with the key.
-func (c *Client) RemoveRootKey(ctx context.Context, id string) error {
-	_, err := c.Delete(ctx, "/v1/operator/keyring/key/"+url.PathEscape(id), nil, nil, nil)
+// are encrypted with the key, and without force also if living tasks may have tokens that it
+// has signed.
+func (c *Client) RemoveRootKey(ctx context.Context, id string, force bool) error {
+	var q *Query
+	if force {
+		q = &Query{Params: url.Values{"force": {"true"}}}
+	}
+	_, err := c.Delete(ctx, "/v1/operator/keyring/key/"+url.PathEscape(id), q, nil, nil)
 	return err
 }
 

@@ -54,7 +54,7 @@ func newPair(key *ecdh.PrivateKey) (pair, error) {
 // which Check writes. If dir is empty, the pair exists only in memory, like all data of
 // such a server.
 func Open(dir, serverID string) (*Keyring, error) {
-	k := &Keyring{dir: dir, server: serverID, opened: map[string]opened{}}
+	k := &Keyring{dir: dir, server: serverID, opened: map[string]*opened{}}
 	err := k.Reread()
 	if err != nil || k.pair.key != nil {
 		return k, err

@@ -4,6 +4,7 @@
 package keyring
 
 import (
+	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
@@ -20,8 +21,20 @@ type JWK struct {
 	Kty string `json:"kty"`
 	Kid string `json:"kid"`
 	Alg string `json:"alg"`
-	N   string `json:"n"`
-	E   string `json:"e"`
+	N   string `json:"n,omitempty"` // RSA
+	E   string `json:"e,omitempty"`
+	Crv string `json:"crv,omitempty"` // Ed25519
+	X   string `json:"x,omitempty"`
+}
+
+// TaskJWK returns the public key that verifies tokens of tasks. Errors are those of Opens.
+func (k *Keyring) TaskJWK(root *model.RootKey, kid string) (*JWK, error) {
+	key, err := k.TaskKey(root)
+	if err != nil {
+		return nil, err
+	}
+	public, _ := key.Public().(ed25519.PublicKey)
+	return &JWK{Use: "sig", Kty: "OKP", Kid: kid, Alg: "EdDSA", Crv: "Ed25519", X: base64.RawURLEncoding.EncodeToString(public)}, nil
 }
 
 // PublicJWK returns the public signing key of a root key, nil if it has none.

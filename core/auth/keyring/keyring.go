@@ -42,17 +42,18 @@ type Keyring struct {
 
 	mu     sync.Mutex
 	pair   pair
-	fresh  bool              // pair is in no file yet
-	former []pair            // of the server whose snapshot is restored
-	sealer cipher.AEAD       // of keyring.key; nil without the file
-	opened map[string]opened // by KeyID
+	fresh  bool               // pair is in no file yet
+	former []pair             // of the server whose snapshot is restored
+	sealer cipher.AEAD        // of keyring.key; nil without the file
+	opened map[string]*opened // by KeyID
 }
 
 // opened is a root key that this server has opened.
 type opened struct {
 	secret []byte
 	cipher.AEAD
-	node ed25519.PrivateKey // nil until it is needed: see NodeKey
+	derived map[string]ed25519.PrivateKey // by use, when they were needed
+	rsa     *rsa.PrivateKey               // nil until it is needed: see SigningKey
 }
 
 func newAEAD(secret []byte) (cipher.AEAD, error) {
@@ -153,6 +154,17 @@ func (k *Keyring) WithSigningKey(root *model.RootKey) (*model.RootKey, error) {
 
 // SigningKey returns the RSA key of a root key that has one.
 func (k *Keyring) SigningKey(root *model.RootKey) (*rsa.PrivateKey, error) {
+	k.mu.Lock()
+	o, err := k.open(root)
+	if err != nil {
+		k.mu.Unlock()
+		return nil, err
+	}
+	known := o.rsa
+	k.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
 	plain, err := k.signing(root)
 	if err != nil {
 		return nil, err
@@ -165,6 +177,9 @@ func (k *Keyring) SigningKey(root *model.RootKey) (*rsa.PrivateKey, error) {
 	if !ok {
 		return nil, errdefs.Internalf("the signing key %s is a %T, not an RSA key", root.KeyID, key)
 	}
+	k.mu.Lock()
+	o.rsa = pair
+	k.mu.Unlock()
 	return pair, nil
 }
 
@@ -185,27 +200,40 @@ func (k *Keyring) signing(root *model.RootKey) ([]byte, error) {
 	return plain, nil
 }
 
-// nodeKeyUse separates the key for tokens of nodes from other uses of a root key.
-const nodeKeyUse = "drover tokens of nodes"
+// Uses of derived keys, which separate them from other uses of a root key.
+const (
+	useNodes = "drover tokens of nodes"
+	useTasks = "drover tokens of tasks"
+)
 
-// NodeKey returns the key that signs tokens of nodes. It is derived from the secret of the
-// root key, so that it need not be generated or stored. Errors are those of Opens.
+// NodeKey returns the key that signs tokens of nodes. Errors are those of Opens.
 func (k *Keyring) NodeKey(root *model.RootKey) (ed25519.PrivateKey, error) {
+	return k.derive(root, useNodes)
+}
+
+// TaskKey returns the key that signs tokens of tasks. Errors are those of Opens.
+func (k *Keyring) TaskKey(root *model.RootKey) (ed25519.PrivateKey, error) {
+	return k.derive(root, useTasks)
+}
+
+// derive derives a key from the secret of the root key, so that it need not be generated or
+// stored.
+func (k *Keyring) derive(root *model.RootKey, use string) (ed25519.PrivateKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	o, err := k.open(root)
 	if err != nil {
 		return nil, err
 	}
-	if o.node == nil {
-		seed, err := hkdf.Key(sha256.New, o.secret, nil, nodeKeyUse, ed25519.SeedSize)
-		if err != nil {
-			return nil, errdefs.Internalf("derive a key from the root key %s: %w", root.KeyID, err)
-		}
-		o.node = ed25519.NewKeyFromSeed(seed)
-		k.opened[root.KeyID] = o
+	if key := o.derived[use]; key != nil {
+		return key, nil
 	}
-	return o.node, nil
+	seed, err := hkdf.Key(sha256.New, o.secret, nil, use, ed25519.SeedSize)
+	if err != nil {
+		return nil, errdefs.Internalf("derive a key from the root key %s: %w", root.KeyID, err)
+	}
+	o.derived[use] = ed25519.NewKeyFromSeed(seed)
+	return o.derived[use], nil
 }
 
 // Opens returns nil if this server can open the root key. Unavailable: other servers can,
@@ -217,17 +245,17 @@ func (k *Keyring) Opens(root *model.RootKey) error {
 }
 
 // open opens a root key. The caller holds mu.
-func (k *Keyring) open(root *model.RootKey) (opened, error) {
+func (k *Keyring) open(root *model.RootKey) (*opened, error) {
 	if o, ok := k.opened[root.KeyID]; ok {
 		return o, nil
 	}
 	secret, err := k.secret(root)
 	if err != nil {
-		return opened{}, err
+		return nil, err
 	}
-	o := opened{secret: secret}
+	o := &opened{secret: secret, derived: map[string]ed25519.PrivateKey{}}
 	if o.AEAD, err = newAEAD(secret); err != nil {
-		return opened{}, err
+		return nil, err
 	}
 	k.opened[root.KeyID] = o
 	return o, nil
@@ -237,7 +265,10 @@ func (k *Keyring) aead(root *model.RootKey) (cipher.AEAD, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	o, err := k.open(root)
-	return o.AEAD, err
+	if err != nil {
+		return nil, err
+	}
+	return o.AEAD, nil
 }
 
 // bound returns the data that binds a ciphertext to its variable: it cannot be

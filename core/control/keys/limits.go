@@ -5,6 +5,7 @@ package keys
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -28,39 +29,61 @@ func DefaultLimits() Limits {
 type Ring interface {
 	RootKeys() iter.Seq[*model.RootKey]
 	Variables(namespace, prefix string) iter.Seq[*model.Variable]
+	Allocs() iter.Seq[*model.Allocation]
+	JobOf(a *model.Allocation) *model.Job
 }
 
-// Due says whether the active key is to be replaced, and which keys are to be removed: old
-// ones that are not active and with which no variable is encrypted. A prepublished key
-// replaces the active one at its own time, so nothing else does. The state refuses to
-// remove a key that a variable has begun to use meanwhile.
-func (l Limits) Due(in Ring, now time.Time) (rotate bool, remove []string) {
-	old := func(k *model.RootKey, limit time.Duration) bool { return now.Sub(time.Unix(0, k.CreateTime)) >= limit }
+// Due is what is to be done about the age of root keys.
+type Due struct {
+	// Publish is when a new key is to become active; zero if none is to be made. A time that
+	// is not in the future means at once.
+	Publish time.Time
+	Remove  []string
+}
+
+// Due says what is to be done. At half of its age the active key gets a successor, which is
+// published until it becomes active, so that whoever verifies tokens knows it before the
+// first token is signed with it. Old keys are removed that are not active, with which no
+// variable is encrypted, and which have signed no token that may still be valid. The state
+// refuses to remove a key that a variable has begun to use meanwhile.
+func (l Limits) Due(in Ring, now time.Time) (out Due) {
+	var active *model.RootKey
 	var idle []*model.RootKey
 	awaited := false
 	for k := range in.RootKeys() {
 		switch k.State {
 		case model.RootKeyActive:
-			rotate = rotate || old(k, l.Rotation)
+			active = k
 		case model.RootKeyPrepublished:
 			awaited = true
 		case model.RootKeyInactive:
-			if old(k, l.Removal) {
+			if now.Sub(time.Unix(0, k.CreateTime)) >= l.Removal {
 				idle = append(idle, k)
 			}
 		}
 	}
+	if active != nil && !awaited && now.Sub(since(active)) >= l.Rotation/2 {
+		out.Publish = since(active).Add(l.Rotation)
+	}
 	if len(idle) == 0 {
-		return rotate && !awaited, nil
+		return out
 	}
 	used := map[string]bool{}
 	for v := range in.Variables("", "") {
 		used[v.KeyID] = true
 	}
+	idle = slices.DeleteFunc(idle, func(k *model.RootKey) bool { return used[k.KeyID] })
+	if len(idle) == 0 {
+		return out
+	}
+	signed := Signed(in, now)
 	for _, k := range idle {
-		if !used[k.KeyID] {
-			remove = append(remove, k.KeyID)
+		if !signed(k) {
+			out.Remove = append(out.Remove, k.KeyID)
 		}
 	}
-	return rotate && !awaited, remove
+	return out
 }
+
+// since is when a key became active, or is to.
+func since(k *model.RootKey) time.Time { return time.Unix(0, max(k.CreateTime, k.PublishTime)) }

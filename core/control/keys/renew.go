@@ -17,8 +17,9 @@ import (
 type Renewer struct {
 	Limits Limits
 	Ring   func() Ring
-	// Rotate makes a new active key and returns its id.
-	Rotate func(ctx context.Context) (id string, err error)
+	// Rotate makes a new key, which becomes active at a time, zero for at once, and returns
+	// its id.
+	Rotate func(ctx context.Context, publish time.Time) (id string, err error)
 	// Remove removes a key. FailedPrecondition, NotFound: something uses it again, or it
 	// is gone.
 	Remove func(ctx context.Context, id string) error
@@ -43,16 +44,22 @@ func (r Renewer) Run(ctx context.Context) {
 }
 
 func (r Renewer) once(ctx context.Context) {
-	rotate, remove := r.Limits.Due(r.Ring(), time.Now())
-	if rotate {
-		id, err := r.Rotate(ctx)
-		if err == nil {
+	now := time.Now()
+	due := r.Limits.Due(r.Ring(), now)
+	if at := due.Publish; !at.IsZero() {
+		if !at.After(now) {
+			at = time.Time{}
+		}
+		id, err := r.Rotate(ctx, at)
+		if err == nil && at.IsZero() {
 			r.Logger.Info("the root key was old and was replaced; variables that it encrypts stay readable", "key", id)
+		} else if err == nil {
+			r.Logger.Info("a new root key is published and replaces the active one in time; variables that it encrypts stay readable", "key", id, "from", at)
 		} else if ctx.Err() == nil {
 			r.Logger.Warn("the root key is old and could not be replaced; this is tried again", "error", err)
 		}
 	}
-	for _, id := range remove {
+	for _, id := range due.Remove {
 		err := r.Remove(ctx, id)
 		if err == nil {
 			r.Logger.Info("an old root key that nothing needs was removed", "key", id)

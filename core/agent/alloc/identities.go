@@ -1,0 +1,328 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/task"
+	"github.com/drover-project/drover/core/agent/template"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Identities signs the tokens of tasks; servers do.
+type Identities interface {
+	// Sign returns a token for each name of an identity of the task. PermissionDenied: the
+	// alloc has ended. Unavailable: ask again.
+	Sign(ctx context.Context, allocID, task string, names []string) ([]Token, error)
+}
+
+// Token is a signed token. A TTL of 0 means that it ends with the alloc.
+type Token struct {
+	Name string
+	JWT  string
+	TTL  time.Duration
+}
+
+// API serves the sockets by which tasks reach their agent. *taskapi.Listener implements it.
+type API interface {
+	Open(dir allocdir.Dir, task string) error
+	Shut(dir allocdir.Dir, task string)
+}
+
+// tokens are those of one task.
+type tokens struct {
+	signing sync.Mutex // held while tokens are asked for and written
+
+	// These are guarded by Runner.mu.
+	known map[string]string    // by the name of the identity; empty after a restart of the agent
+	renew map[string]time.Time // when tokens with a lifetime are to be replaced; stored
+	timer *time.Timer
+}
+
+const (
+	renewTry   = 30 * time.Second // the limit of one attempt
+	renewPause = time.Minute      // the longest pause between two
+)
+
+// identify gives the task the tokens for which it asks. Those that it has and that need not
+// be renewed stay.
+func (p *preparation) identify(ctx context.Context) error {
+	shown := p.task.ShownIdentities()
+	if len(shown) == 0 {
+		return nil
+	}
+	if p.cfg.Identities == nil {
+		return errdefs.InvalidArgumentf("task %q has identities, which this node cannot get tokens for", p.name)
+	}
+	err := p.step(ctx, StepIdentities, p.cfg.Limits.Identities, func(ctx context.Context) error {
+		t := p.tasks[p.name]
+		t.tokens.signing.Lock()
+		defer t.tokens.signing.Unlock()
+		for pause := retryMin; ; pause = min(2*pause, retryMax) {
+			err := p.sign(ctx, p.name, shown, p.wanting(p.name, shown))
+			if err == nil || !errdefs.IsUnavailable(err) || !p.pauseIn(ctx, pause) {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("get the tokens of the task's identities: %w", err)
+	}
+	p.awaitRenewal(p.name)
+	p.env = p.environment(p.alloc, p.task, p.info.Capabilities, p.rendered(p.name))
+	return nil
+}
+
+// wanting returns the names of the identities without a token that is good for a while.
+func (r *Runner) wanting(name string, of []*model.WorkloadIdentity) (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.tasks[name].tokens
+	for _, id := range of {
+		at, ends := t.renew[id.Name]
+		if t.known[id.Name] == "" || ends != (id.TTL > 0) || ends && !r.cfg.Now().Before(at) {
+			names = append(names, id.Name)
+		}
+	}
+	return names
+}
+
+// sign gets tokens for the names, and writes the files of all identities. The caller holds
+// the task's tokens.signing.
+func (r *Runner) sign(ctx context.Context, name string, of []*model.WorkloadIdentity, names []string) error {
+	if len(names) > 0 {
+		signed, err := r.cfg.Identities.Sign(ctx, r.id, name, names)
+		if err != nil {
+			return err
+		}
+		r.keepTokens(name, of, signed)
+		r.knowSecrets(name, r.rendered(name).Secret)
+	}
+	return r.writeTokens(name, of)
+}
+
+// keepTokens remembers what was signed, and when it is to be renewed: at half of its
+// lifetime, or a little before.
+func (r *Runner) keepTokens(name string, of []*model.WorkloadIdentity, signed []Token) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	run := r.tasks[name]
+	t := &run.tokens
+	known, renew := map[string]string{}, map[string]time.Time{}
+	for _, id := range of { // what the job no longer has is forgotten
+		if text, ok := t.known[id.Name]; ok {
+			known[id.Name] = text
+		}
+		if at, ok := t.renew[id.Name]; ok {
+			renew[id.Name] = at
+		}
+	}
+	for _, s := range signed {
+		known[s.Name] = s.JWT
+		delete(renew, s.Name)
+		if s.TTL > 0 {
+			renew[s.Name] = r.cfg.Now().Add(s.TTL/2 - time.Duration(float64(s.TTL/20)*r.cfg.Jitter()))
+		}
+	}
+	t.known, t.renew, run.dirty = known, renew, true
+}
+
+// writeTokens writes the files of identities whose tokens are known.
+func (r *Runner) writeTokens(name string, of []*model.WorkloadIdentity) error {
+	r.mu.Lock()
+	known := r.tasks[name].tokens.known
+	r.mu.Unlock()
+	for _, id := range of {
+		file, ok := id.Path()
+		if !id.File || known[id.Name] == "" {
+			continue
+		}
+		if !ok {
+			return errdefs.InvalidArgumentf("the filepath %q of identity %q is outside of the task's folder; use one below ${NOMAD_SECRETS_DIR}", id.Filepath, id.Name)
+		}
+		if err := r.dir.WriteSecret(name, file, []byte(known[id.Name])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tokenVars returns the variables of a task that have its tokens.
+func (r *Runner) tokenVars(t *model.Task) map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]string{}
+	for _, id := range t.ShownIdentities() {
+		if text := r.tasks[t.Name].tokens.known[id.Name]; id.Env && text != "" {
+			out[id.Variable()] = text
+		}
+	}
+	return out
+}
+
+// withTokens adds the tokens of a task to the secrets of its templates, whose variables have
+// precedence.
+func (r *Runner) withTokens(t *model.Task, rendered template.Vars) map[string]string {
+	vars := r.tokenVars(t)
+	if len(vars) == 0 {
+		return rendered.Secret
+	}
+	for name := range rendered.Plain {
+		delete(vars, name)
+	}
+	maps.Copy(vars, rendered.Secret)
+	return vars
+}
+
+// rendered returns the variables of the task's templates, while they are open.
+func (r *Runner) rendered(name string) template.Vars {
+	r.mu.Lock()
+	open := r.tasks[name].rendering
+	r.mu.Unlock()
+	if open == nil {
+		return template.Vars{}
+	}
+	return open.Env()
+}
+
+// awaitRenewal sets the timer of the next renewal.
+func (r *Runner) awaitRenewal(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.tasks[name].tokens
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+	if len(t.renew) == 0 || r.closed {
+		return
+	}
+	next := slices.MinFunc(slices.Collect(maps.Values(t.renew)), time.Time.Compare)
+	t.timer = time.AfterFunc(next.Sub(r.cfg.Now()), func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.closed {
+			r.work.Go(func() { r.renew(name) })
+		}
+	})
+}
+
+// resumeTokens goes on with the renewal of tokens that an agent before this one has got.
+func (r *Runner) resumeTokens(name string) {
+	r.mu.Lock()
+	t := &r.tasks[name].tokens
+	waits := t.timer == nil && len(t.renew) > 0 && r.cfg.Identities != nil
+	r.mu.Unlock()
+	if waits {
+		r.awaitRenewal(name)
+	}
+}
+
+// renew replaces the tokens of a task that are due, and tells the task. It tries until it
+// succeeds or the task has ended; until then the task keeps the tokens that it has.
+func (r *Runner) renew(name string) {
+	logged := false
+	for pause := retryMin; ; pause = min(2*pause, renewPause) {
+		r.mu.Lock()
+		phase, job := r.tasks[name].state.Phase, r.tasks[name].job
+		r.mu.Unlock()
+		if phase != task.Running && phase != task.Starting && phase != task.Delaying && phase != task.Stopping {
+			return // its next start gets new ones
+		}
+		renewed, err := r.renewOnce(name, job)
+		switch {
+		case err == nil:
+			r.awaitRenewal(name)
+			r.tellRenewed(name, renewed)
+			return
+		case r.ctx.Err() != nil, errdefs.IsPermissionDenied(err): // the alloc has ended for the servers
+			return
+		case !logged:
+			logged = true
+			r.logger.Warn("tokens of a task cannot be renewed; it keeps those that it has, and they are asked for again", "task", name, "error", err)
+		}
+		if !r.pause(pause) {
+			return
+		}
+	}
+}
+
+// renewOnce returns the identities whose tokens were replaced.
+func (r *Runner) renewOnce(name string, job *model.Task) (renewed []*model.WorkloadIdentity, err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, renewTry)
+	defer cancel()
+	t := &r.tasks[name].tokens
+	t.signing.Lock()
+	defer t.signing.Unlock()
+	of := job.ShownIdentities()
+	r.mu.Lock()
+	now := r.cfg.Now()
+	var names []string
+	for _, id := range of {
+		if at, ends := t.renew[id.Name]; ends && !now.Before(at) {
+			renewed, names = append(renewed, id), append(names, id.Name)
+		}
+	}
+	if len(names) == 0 {
+		t.renew = maps.Clone(t.renew)
+		maps.DeleteFunc(t.renew, func(name string, at time.Time) bool { return !now.Before(at) }) // of an identity that is gone
+		r.mu.Unlock()
+		return nil, nil
+	}
+	r.mu.Unlock()
+	return renewed, r.sign(ctx, name, of, names)
+}
+
+// tellRenewed does what identities with new tokens ask for.
+func (r *Runner) tellRenewed(name string, renewed []*model.WorkloadIdentity) {
+	var restart []string
+	signals := map[string][]string{}
+	for _, id := range renewed {
+		switch id.ChangeMode {
+		case "restart":
+			restart = append(restart, id.Name)
+		case "signal":
+			signals[id.ChangeSignal] = append(signals[id.ChangeSignal], id.Name)
+		}
+	}
+	r.mu.Lock()
+	phase := r.tasks[name].state.Phase
+	r.mu.Unlock()
+	reason := func(names []string) string { return "Identity " + strings.Join(names, ", ") + " renewed" }
+	switch {
+	case phase != task.Running && phase != task.Starting:
+	case len(restart) > 0:
+		r.post(name, task.Restart{Reason: reason(restart) + " with change_mode restart"})
+	case phase == task.Running:
+		for _, signal := range slices.Sorted(maps.Keys(signals)) {
+			r.signalForChange(r.ctx, name, signal, "Identity", reason(signals[signal]))
+		}
+	}
+}
+
+// openAPI opens the task's socket. A task that cannot have one runs without it.
+func (r *Runner) openAPI(name string) {
+	if r.cfg.API == nil {
+		return
+	}
+	if err := r.cfg.API.Open(r.dir, name); err != nil {
+		r.logger.Warn("the task has no socket to reach the agent", "task", name, "socket", model.APISocket, "error", err)
+	}
+}
+
+// shutAPI ends the task's socket.
+func (r *Runner) shutAPI(name string) {
+	if r.cfg.API != nil {
+		r.cfg.API.Shut(r.dir, name)
+	}
+}
