@@ -61,7 +61,9 @@ func claimsOf(t *testing.T, a *harness.Agent, text string) jwt.MapClaims {
 	c := jwt.MapClaims{}
 	_, err := jwt.ParseWithClaims(text, c, func(token *jwt.Token) (any, error) {
 		_, body := a.HTTPGet("/.well-known/jwks.json")
-		var set struct{ Keys []struct{ Kid, Kty, X string } }
+		var set struct {
+			Keys []struct{ Kid, Kty, X string }
+		}
 		if err := json.Unmarshal([]byte(body), &set); err != nil {
 			return nil, err
 		}

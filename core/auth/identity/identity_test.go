@@ -76,7 +76,10 @@ func anAlloc(status string) *model.Allocation {
 
 func (w *world) put(t testing.TB, status string) {
 	t.Helper()
-	w.tx(t, func(tx *state.Tx) { tx.UpsertAlloc(anAlloc(status)) })
+	if w.store.View().AllocByID(alloc) != nil {
+		w.tx(t, func(tx *state.Tx) { tx.DeleteAlloc(alloc) })
+	}
+	w.tx(t, func(tx *state.Tx) { tx.PlaceAlloc(anAlloc(status), now.UnixNano()) })
 }
 
 func sign(t testing.TB, w *world, s *identity.Signer, id *model.WorkloadIdentity) string {

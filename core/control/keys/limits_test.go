@@ -20,14 +20,20 @@ func TestOldKeysAreReplacedAndRemovedOnceNothingNeedsThem(t *testing.T) {
 		w.apply(&fsm.UpsertRootKey{Key: &model.RootKey{KeyID: id, State: model.RootKeyActive, CreateTime: created}})
 	}
 	w := newWorld(t)
-	due := func(at int64) (bool, []string) { return limits.Due(w.Store().View(), time.Unix(0, at)) }
-	if rotate, remove := due(100 * hour); rotate || len(remove) > 0 {
-		t.Errorf("without a key: %v %q", rotate, remove)
+	due := func(at int64) (publish int64, remove []string) {
+		d := limits.Due(w.Store().View(), time.Unix(0, at))
+		if !d.Publish.IsZero() {
+			publish = d.Publish.UnixNano()
+		}
+		return publish, d.Remove
+	}
+	if publish, remove := due(100 * hour); publish != 0 || len(remove) > 0 {
+		t.Errorf("without a key: %v %q", publish, remove)
 	}
 	add(w, "a", 0)
-	for at, want := range map[int64]bool{-hour: false, 10*hour - 1: false, 10 * hour: true} {
-		if rotate, remove := due(at); rotate != want || len(remove) > 0 {
-			t.Errorf("one key at %s: %v %q", time.Duration(at), rotate, remove)
+	for at, want := range map[int64]int64{-hour: 0, 5*hour - 1: 0, 5 * hour: 10 * hour, 10 * hour: 10 * hour, 30 * hour: 10 * hour} {
+		if publish, remove := due(at); publish != want || len(remove) > 0 {
+			t.Errorf("one key at %s: %v %q", time.Duration(at), publish, remove)
 		}
 	}
 	data, err := fsm.Encode(&fsm.PutVariable{Variable: &model.Variable{Namespace: model.DefaultNamespace, Path: "x", KeyID: "a", Data: []byte("x")}})
@@ -37,12 +43,12 @@ func TestOldKeysAreReplacedAndRemovedOnceNothingNeedsThem(t *testing.T) {
 	w.ApplyBatch([]fsm.Entry{{Index: w.Store().View().Index() + 1, Data: data}}) // its answer is the variable
 	add(w, "b", 10*hour)
 	add(w, "c", 11*hour)
-	if rotate, remove := due(12*hour - 1); rotate || len(remove) > 0 {
-		t.Errorf("too early: %v %q", rotate, remove)
+	if publish, remove := due(12*hour - 1); publish != 0 || len(remove) > 0 {
+		t.Errorf("too early: %v %q", publish, remove)
 	}
-	rotate, remove := due(13 * hour)
-	if rotate || !slices.Equal(remove, []string{"b"}) {
-		t.Errorf("a key with a variable, an unused one and the active one: %v %q", rotate, remove)
+	publish, remove := due(13 * hour)
+	if publish != 0 || !slices.Equal(remove, []string{"b"}) {
+		t.Errorf("a key with a variable, an unused one and the active one: %v %q", publish, remove)
 	}
 	for _, id := range remove {
 		w.apply(&fsm.DeleteRootKey{KeyID: id})
@@ -56,7 +62,7 @@ func TestAPrepublishedKeyIsNotOvertaken(t *testing.T) {
 	w := newWorld(t)
 	w.apply(&fsm.UpsertRootKey{Key: &model.RootKey{KeyID: "a", State: model.RootKeyActive}})
 	w.key("b", 1<<30)
-	if rotate, remove := keys.DefaultLimits().Due(w.Store().View(), time.Unix(1<<29, 0)); rotate || len(remove) > 0 {
-		t.Errorf("%v %q", rotate, remove)
+	if d := keys.DefaultLimits().Due(w.Store().View(), time.Unix(1<<29, 0)); !d.Publish.IsZero() || len(d.Remove) > 0 {
+		t.Errorf("%+v", d)
 	}
 }
