@@ -129,7 +129,7 @@ func job() *model.Job {
 	return &model.Job{
 		ID: "web", Name: "web", Namespace: "default", Type: model.JobTypeService, Priority: 50, NodePool: "default",
 		Status:     model.JobStatusPending,
-		TaskGroups: []*model.TaskGroup{{Name: "g", Count: 1, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec"}}}},
+		TaskGroups: []*model.TaskGroup{{Name: "g", Count: 1, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", Identity: &model.WorkloadIdentity{Name: "default"}}}}},
 	}
 }
 

@@ -104,7 +104,7 @@ func TestATaskGetsItsTokensBeforeItStartsAndNobodyElseSeesThem(t *testing.T) {
 }
 
 func TestTokensAreRenewedAtHalfOfTheirTimeAndTheTaskIsTold(t *testing.T) {
-	for mode, want := range map[string]string{"": "start web", "noop": "start web", "signal": "start web, SIGHUP web", "restart": "start web, stop web, destroy web, start web"} {
+	for mode, want := range map[string]string{"": "start web", "noop": "start web", "signal": "start web, SIGHUP web", "restart": "start web, stop web, start web"} {
 		t.Run(mode, func(t *testing.T) {
 			withIdentities(t, func(t *testing.T, b *bed, s *signer) {
 				signal := ""
