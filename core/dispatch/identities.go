@@ -21,13 +21,16 @@ type Identities interface {
 	Check(view *state.View, token string, now time.Time) error
 }
 
+// identityBounds are how large a question for tokens may be: a task has 100 identities.
+var identityBounds = model.Bounds{Text: 256, Entries: 101, Total: 32 << 10}
+
 // tokenBounds are how long a token that is to be checked may be.
 var tokenBounds = model.Bounds{Text: 8 << 10, Total: 8 << 10}
 
 // Identities implements rpc.Servers. A node gets tokens only for tasks of living allocs that
 // it has.
 func (d *Dispatcher) Identities(ctx context.Context, id rpc.Identity, q rpc.IdentityQuery) (rpc.IdentityAnswer, error) {
-	if err := queryBounds.Check("IdentityQuery", q); err != nil {
+	if err := identityBounds.Check("IdentityQuery", q); err != nil {
 		return rpc.IdentityAnswer{}, err
 	}
 	view := d.abreast(ctx, id, 0)
