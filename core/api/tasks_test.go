@@ -36,7 +36,7 @@ func TestSocketsOfTasksAlwaysNeedAToken(t *testing.T) {
 	}()
 	for header, want := range map[[2]string]int{
 		{"X-Other", "good"}: 401, {"X-Nomad-Token", "good"}: 200, {"Authorization", "Bearer good"}: 200, {"Authorization", "Basic good"}: 401,
-		{"X-Nomad-Token", "bad"}: 403, {"X-Nomad-Token", "later"}: 503,
+		{"X-Nomad-Token", "bad"}: 403, {"X-Nomad-Token", "later"}: 500,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+"/v1/jobs", nil)
 		if err != nil {

@@ -208,20 +208,20 @@ func TestAFullRotationSealsEverythingAnewAndTheOldKeyCanGo(t *testing.T) {
 	}
 	old := c.Server.Endpoint().Store.View().ActiveRootKey()
 	before := c.View().VariableByPath("default", "v/0").ModifyIndex
-	if _, err := c.RemoveKey(t.Context(), old.KeyID); !errdefs.IsFailedPrecondition(err) {
+	if _, err := c.RemoveKey(t.Context(), old.KeyID, false); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("the active key went: %v", err)
 	}
 	if _, err := c.RotateKey(t.Context(), &api.RotateKeyRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.RemoveKey(t.Context(), old.KeyID); !errdefs.IsFailedPrecondition(err) {
+	if _, err := c.RemoveKey(t.Context(), old.KeyID, false); !errdefs.IsFailedPrecondition(err) {
 		t.Errorf("a key that seals variables went: %v", err)
 	}
 	fresh, err := c.RotateKey(t.Context(), &api.RotateKeyRequest{Full: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.RemoveKey(t.Context(), old.KeyID); err != nil {
+	if _, err := c.RemoveKey(t.Context(), old.KeyID, false); err != nil {
 		t.Errorf("the old key stays: %v", err)
 	}
 	for v := range c.View().Variables("default", "v/") {
