@@ -185,7 +185,10 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{http: rpc.NewHTTPListener(), cfg: cfg, store: store, plugins: cfg.Plugins}
-	if err := a.open(ctx); err != nil {
+	if a.taskAPI, err = taskapi.New(); err == nil {
+		err = a.open(ctx)
+	}
+	if err != nil {
 		a.closeParts()
 		return nil, err
 	}
@@ -271,10 +274,6 @@ func (a *Agent) open(ctx context.Context) error {
 	if a.cfg.DynamicUserMax > 0 && os.Geteuid() != 0 {
 		return errdefs.FailedPreconditionf("client.users: an agent that does not run as root cannot run tasks as other users; run it as root, or leave the block out")
 	}
-	if a.taskAPI, err = taskapi.New(); err != nil {
-		return err
-	}
-	run.Identities, run.API = signatures{a}, a.taskAPI
 	groups := cgroup.New(cgroup.Config{Owner: a.owner(), Cores: a.usableCores, Logger: a.cfg.Logger.Named("cgroup")})
 	run.Cgroups = groups
 	run.Users = alloc.NewUsers(a.cfg.DynamicUserMin, a.cfg.DynamicUserMax, userExists)

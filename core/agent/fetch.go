@@ -45,6 +45,7 @@ func (a *Agent) prepares(run *alloc.Config) {
 		render.Logger = a.cfg.Logger.Named("template")
 	}
 	render.Source = source{a}
+	run.Identities, run.API = signatures{a}, a.taskAPI
 	run.Templates = templates{template.New(render)}
 	run.Limits, run.MaxKillTimeout = alloc.DefaultLimits(), a.cfg.MaxKillTimeout
 	if !a.cfg.SecretsInMemory {

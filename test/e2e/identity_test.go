@@ -162,17 +162,42 @@ func playIdentities(t *testing.T, a *agent, driver string) {
 	if again := a.Await("ids", model.AllocClientStatusRunning, 1)[0]; again.ID != x.ID || again.TaskStates["t"].Restarts != 0 {
 		t.Error("the task did not run on")
 	}
-	var old string
-	for line := range strings.SplitSeq(a.Must("operator", "root", "keyring", "list"), "\n") {
-		if strings.Contains(line, "inactive") {
-			old = strings.Fields(line)[0]
+	_, body := a.HTTPGet("/v1/operator/keyring/keys")
+	var keys []struct{ KeyID, State string }
+	if err := json.Unmarshal([]byte(body), &keys); err != nil {
+		t.Fatal(err)
+	}
+	old := ""
+	for _, k := range keys {
+		if kid, _, _ := strings.Cut(kidOf(t, token), "."); k.KeyID == kid && k.State == "inactive" {
+			old = k.KeyID
 		}
 	}
 	if out, code := a.CLI("operator", "root", "keyring", "remove", old); old == "" || code == 0 || !strings.Contains(out, "living allocations") {
 		t.Errorf("the key %q of a living token is removed: %s", old, out)
 	}
 	a.Must("job", "stop", "-purge", "ids")
-	a.Await("ids", model.AllocClientStatusComplete, 1)
+	a.Eventually(harness.Patience, "the alloc has ended", func() bool {
+		_, body := a.HTTPGet("/v1/allocation/" + x.ID)
+		return strings.Contains(body, `"ClientStatus":"complete"`)
+	})
+	if got := overSocket(t, socket, "/v1/jobs", token); got != 0 {
+		t.Errorf("the socket of an ended task answers: %d", got)
+	}
+	if out, code := a.CLI("operator", "root", "keyring", "remove", old); code != 0 {
+		t.Errorf("the key of a token whose alloc has ended stays: %s", out)
+	}
+}
+
+// kidOf is the id of the key that signed a token.
+func kidOf(t *testing.T, text string) string {
+	t.Helper()
+	token, _, err := jwt.NewParser().ParseUnverified(text, jwt.MapClaims{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kid, _ := token.Header["kid"].(string)
+	return kid
 }
 
 func TestTheFileOfATokenIsInsideOfTheTasksFolder(t *testing.T) {
