@@ -243,7 +243,7 @@ func TestTheFirstRequestForPublicKeysMakesOneAndLaterOnesAnswerTheSame(t *testin
 	for i := range kids {
 		var out struct{ Keys []struct{ Kid, Kty string } }
 		c.Must("GET", "/.well-known/jwks.json", nil, &out)
-		if len(out.Keys) != 1 || out.Keys[0].Kty != "RSA" {
+		if len(out.Keys) != 2 || out.Keys[0].Kty != "RSA" || out.Keys[1].Kty != "OKP" || out.Keys[1].Kid != out.Keys[0].Kid+".ed25519" {
 			t.Fatalf("%+v", out)
 		}
 		kids[i] = out.Keys[0].Kid
@@ -290,7 +290,7 @@ func TestAPrepublishedKeyIsPublishedListedAndUsedFromItsTimeOn(t *testing.T) {
 	}
 	var jwks struct{ Keys []struct{ Kid string } }
 	c.Must("GET", "/.well-known/jwks.json", nil, &jwks)
-	if len(jwks.Keys) != 2 || jwks.Keys[0].Kid != later && jwks.Keys[1].Kid != later {
+	if len(jwks.Keys) != 4 || jwks.Keys[0].Kid != later && jwks.Keys[1].Kid != later {
 		t.Errorf("published %+v, want the active key and %s", jwks.Keys, later)
 	}
 	soon := time.Now().Add(2 * time.Second)
