@@ -44,6 +44,12 @@ func (s *signer) Sign(_ context.Context, _, task string, names []string) ([]allo
 	return out, nil
 }
 
+func (s *signer) times() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 func (s *signer) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +134,8 @@ func TestTokensAreRenewedAtHalfOfTheirTimeAndTheTaskIsTold(t *testing.T) {
 				if got := b.driver.did(); got != want {
 					t.Errorf("%s; want %s", got, want)
 				}
-				if s.asked != 2 {
-					t.Errorf("asked %d times", s.asked)
+				if s.times() != 2 {
+					t.Errorf("asked %d times", s.times())
 				}
 			})
 		})
@@ -143,8 +149,8 @@ func TestRenewalOutlivesServersThatAreAwayAndARestartOfTheAgent(t *testing.T) {
 		first := b.file(shortFile)
 		b.restart(func() { time.Sleep(20 * time.Minute) })
 		synctest.Wait()
-		if s.asked != 1 || b.file(shortFile) != first {
-			t.Errorf("a restart of the agent renewed it: %d", s.asked)
+		if s.times() != 1 || b.file(shortFile) != first {
+			t.Errorf("a restart of the agent renewed it: %d", s.times())
 		}
 		s.fail(errdefs.Unavailablef("no server"))
 		time.Sleep(time.Hour)
@@ -166,11 +172,11 @@ func TestRenewalOutlivesServersThatAreAwayAndARestartOfTheAgent(t *testing.T) {
 		}
 		// For the servers the alloc has ended: nothing is asked again and again.
 		s.fail(errdefs.PermissionDeniedf("ended"))
-		asked := s.asked
+		asked := s.times()
 		time.Sleep(10 * time.Hour)
 		synctest.Wait()
-		if s.asked != asked+1 {
-			t.Errorf("asked %d times", s.asked-asked)
+		if s.times() != asked+1 {
+			t.Errorf("asked %d times", s.times()-asked)
 		}
 	})
 }
