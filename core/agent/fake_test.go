@@ -544,6 +544,17 @@ func (s *fakeServers) Variables(ctx context.Context, _ rpc.Identity, q rpc.Varia
 	return rpc.VariableAnswer{Index: 5, Variables: []rpc.Variable{{Namespace: q.Namespace, Path: q.Path, Items: map[string]string{"user": q.JobID}}}}, nil
 }
 
+func (s *fakeServers) Services(ctx context.Context, _ rpc.Identity, q rpc.ServiceQuery) (rpc.ServiceAnswer, error) {
+	if q.Since > 0 {
+		<-ctx.Done()
+		return rpc.ServiceAnswer{}, ctx.Err()
+	}
+	if q.Name == "" {
+		return rpc.ServiceAnswer{Index: 5, Services: []rpc.ServiceTags{{Name: "db", Tags: []string{q.Namespace}}}}, nil
+	}
+	return rpc.ServiceAnswer{Index: 5, Instances: []*model.ServiceRegistration{{ID: "i", ServiceName: q.Name, Address: "10.0.0.1", Port: 20000, Tags: []string{"b", "a"}}}}, nil
+}
+
 func (s *fakeServers) Attach(ctx context.Context, id rpc.Identity, _ rpc.Node, push func(*rpc.Assignments) error) error {
 	for {
 		s.mu.Lock()

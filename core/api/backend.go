@@ -37,6 +37,12 @@ type View interface {
 	AllocsByDeployment(id string) []*model.Allocation
 	Allocs() iter.Seq[*model.Allocation]
 
+	// Services yields the registrations of a namespace ("" is all).
+	Services(ns string) iter.Seq[*model.ServiceRegistration]
+	ServicesByName(ns, name string) []*model.ServiceRegistration
+	ServicesByJob(ns, id string) []*model.ServiceRegistration
+	ServicesByAlloc(id string) []*model.ServiceRegistration
+
 	EvalByID(id string) *model.Evaluation
 	EvalsByJob(ns, id string) []*model.Evaluation
 	Evals() iter.Seq[*model.Evaluation]
@@ -161,6 +167,7 @@ type Jobs interface {
 // Allocs are the operations of servers on allocs.
 type Allocs interface {
 	StopAlloc(ctx context.Context, allocID string, noShutdownDelay, reschedule bool) (*AllocStopResponse, error)
+	DeleteService(ctx context.Context, namespace, name, id string) (index uint64, err error)
 }
 
 // Nodes are the operations on nodes.

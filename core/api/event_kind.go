@@ -19,7 +19,7 @@ var eventTopics = []string{
 
 // EventTables are the tables whose changes make events.
 var EventTables = []string{
-	state.TableJobs, state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces,
+	state.TableJobs, state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces, state.TableServices,
 }
 
 // eventType returns the type of event that a change makes, "" for none. It considers
@@ -52,6 +52,8 @@ func eventType(c *state.Change) string {
 		return "NodePoolUpserted"
 	case *model.Namespace:
 		return "NamespaceUpserted"
+	case *model.ServiceRegistration:
+		return "ServiceRegistration"
 	}
 	return ""
 }
@@ -68,6 +70,8 @@ func goneType(old any) string {
 		return "NodePoolDeleted"
 	case *model.Namespace:
 		return "NamespaceDeleted"
+	case *model.ServiceRegistration:
+		return "ServiceDeregistration"
 	}
 	return ""
 }
@@ -151,6 +155,9 @@ func eventOf(c *keptChange, index uint64) Event {
 		e.Topic, e.Key, e.Payload = "NodePool", o.Name, map[string]any{"NodePool": viewNodePool(o)}
 	case *model.Namespace:
 		e.Topic, e.Key, e.Payload = "Namespace", o.Name, map[string]any{"Namespace": viewNamespace(o)}
+	case *model.ServiceRegistration:
+		e.Topic, e.Key, e.Namespace, e.Payload = "Service", o.ID, o.Namespace, map[string]any{"Service": o}
+		e.FilterKeys = names(o.JobID, o.ServiceName)
 	}
 	return e
 }
@@ -173,6 +180,8 @@ func isNil(v any) bool {
 	case *model.NodePool:
 		return o == nil
 	case *model.Namespace:
+		return o == nil
+	case *model.ServiceRegistration:
 		return o == nil
 	}
 	return false

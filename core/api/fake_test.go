@@ -42,6 +42,7 @@ type fakeView struct {
 	plugins     []*model.PluginSpec
 	schemas     []*model.DriverSchema
 	uses        []*model.DriverUse
+	services    []*model.ServiceRegistration
 }
 
 func find[T any](list []*T, ok func(*T) bool) *T {
@@ -99,6 +100,18 @@ func (v *fakeView) AllocsByNode(id string) []*model.Allocation {
 }
 func (v *fakeView) AllocsByEval(id string) []*model.Allocation {
 	return where(v.allocs, func(a *model.Allocation) bool { return a.EvalID == id })
+}
+func (v *fakeView) Services(ns string) iter.Seq[*model.ServiceRegistration] {
+	return slices.Values(where(v.services, func(r *model.ServiceRegistration) bool { return ns == "" || r.Namespace == ns }))
+}
+func (v *fakeView) ServicesByName(ns, name string) []*model.ServiceRegistration {
+	return where(v.services, func(r *model.ServiceRegistration) bool { return r.Namespace == ns && r.ServiceName == name })
+}
+func (v *fakeView) ServicesByJob(ns, id string) []*model.ServiceRegistration {
+	return where(v.services, func(r *model.ServiceRegistration) bool { return r.Namespace == ns && r.JobID == id })
+}
+func (v *fakeView) ServicesByAlloc(id string) []*model.ServiceRegistration {
+	return where(v.services, func(r *model.ServiceRegistration) bool { return r.AllocID == id })
 }
 func (v *fakeView) AllocsByDeployment(id string) []*model.Allocation {
 	return where(v.allocs, func(a *model.Allocation) bool { return a.DeploymentID == id })

@@ -265,16 +265,14 @@ func TestFieldsOfABodyThatNobodyReadsAreNamedOrRefused(t *testing.T) {
 }
 
 func TestAServiceIsChosenByKeyAndTheChoiceIsStable(t *testing.T) {
-	v := &fakeView{index: 9, jobs: []*model.Job{{Namespace: "default", ID: "a", Name: "a", TaskGroups: []*model.TaskGroup{{
-		Name: "g", Services: []*model.Service{{Name: "web", Provider: "nomad"}},
-	}}}}}
+	v := &fakeView{index: 9}
 	for _, id := range []string{"1", "2", "3", "4", "5"} {
-		v.allocs = append(v.allocs, &model.Allocation{ID: id, Namespace: "default", JobID: "a", TaskGroup: "g", ClientStatus: "running", DesiredStatus: "run"})
+		v.services = append(v.services, &model.ServiceRegistration{ID: "_nomad-task-" + id, ServiceName: "web", Namespace: "default", JobID: "a", AllocID: id})
 	}
 	srv := serve(t, newBackend(v))
 	pick := func(choose string) (ids string) {
 		_, body := ask(t, srv, "GET", "/v1/service/web?choose="+url.QueryEscape(choose), "")
-		for _, r := range decode[[]*api.ServiceRegistration](t, body) {
+		for _, r := range decode[[]*model.ServiceRegistration](t, body) {
 			ids += r.AllocID
 		}
 		return ids

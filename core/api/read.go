@@ -151,11 +151,6 @@ func ofJob(tables ...string) func(*query) []state.Key {
 	}
 }
 
-// allocsOfJobKey is the key of the allocs of a job.
-func allocsOfJobKey(q *query) []state.Key {
-	return []state.Key{{Table: state.TableAllocs, By: state.ByJob, Value: state.JobKey(q.namespace, q.r.PathValue("id"))}}
-}
-
 // partsOfJob returns the keys of a job and of the rows in another table with its id.
 func partsOfJob(table string) func(*query) []state.Key {
 	return func(q *query) []state.Key {

@@ -4,8 +4,6 @@
 package api
 
 import (
-	"crypto/sha256"
-	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -13,24 +11,9 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/services"
+	"github.com/drover-project/drover/core/state"
 )
-
-// ServiceRegistration is one instance of a service. It is derived from the running
-// allocs, so it can be neither missed nor left behind.
-type ServiceRegistration struct {
-	ID          string
-	ServiceName string
-	Namespace   string
-	NodeID      string
-	Datacenter  string
-	JobID       string
-	AllocID     string
-	Tags        []string
-	Address     string
-	Port        int
-	CreateIndex uint64
-	ModifyIndex uint64
-}
 
 // ServiceStub is a service of a namespace with all its tags.
 type ServiceStub struct {
@@ -44,111 +27,29 @@ type NamespaceServices struct {
 	Services  []*ServiceStub
 }
 
-const providerNomad = "nomad"
-
-// registrations returns the service instances of an alloc.
-func registrations(v View, a *model.Allocation) []*ServiceRegistration {
-	if a.TerminalStatus() || a.ClientStatus != model.AllocClientStatusRunning {
-		return nil
-	}
-	a = withJob(v, a)
-	tg := a.Job.LookupTaskGroup(a.TaskGroup)
-	if tg == nil {
-		return nil
-	}
-	var out []*ServiceRegistration
-	for _, svc := range tg.Services {
-		out = appendRegistration(out, v, a, "group-"+tg.Name, "", svc)
-	}
-	for _, t := range tg.Tasks {
-		if st := a.TaskStates[t.Name]; st == nil || st.State != model.TaskStateRunning {
-			continue
-		}
-		for _, svc := range t.Services {
-			out = appendRegistration(out, v, a, t.Name, t.Name, svc)
-		}
-	}
-	return out
-}
-
-func appendRegistration(out []*ServiceRegistration, v View, a *model.Allocation, owner, task string, svc *model.Service) []*ServiceRegistration {
-	if svc.Provider != providerNomad {
-		return out
-	}
-	names := strings.NewReplacer("${JOB}", a.Job.Name, "${TASKGROUP}", a.TaskGroup, "${TASK}", task,
-		"${BASE}", a.Job.Name+"-"+a.TaskGroup+"-"+task, "${NOMAD_JOB_NAME}", a.Job.Name, "${NOMAD_JOB_ID}", a.JobID,
-		"${NOMAD_GROUP_NAME}", a.TaskGroup, "${NOMAD_TASK_NAME}", task, "${NOMAD_NAMESPACE}", a.Namespace,
-		"${NOMAD_ALLOC_ID}", a.ID, "${NOMAD_ALLOC_INDEX}", strconv.Itoa(a.Index()))
-	name := names.Replace(svc.Name)
-	tags := svc.Tags
-	if a.DeploymentStatus.IsCanary() && len(svc.CanaryTags) > 0 {
-		tags = svc.CanaryTags
-	}
-	r := &ServiceRegistration{
-		ID:          "_nomad-task-" + a.ID + "-" + owner + "-" + name + "-" + svc.PortLabel,
-		ServiceName: name, Namespace: a.Namespace, NodeID: a.NodeID, JobID: a.JobID, AllocID: a.ID,
-		Tags: []string{}, CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex,
-	}
-	for _, t := range tags {
-		r.Tags = append(r.Tags, names.Replace(t))
-	}
-	if n := v.NodeByID(a.NodeID); n != nil {
-		r.Datacenter = n.Datacenter
-	}
-	r.Address, r.Port = portOf(a, svc.PortLabel)
-	if svc.Address != "" {
-		r.Address = names.Replace(svc.Address)
-	}
-	return append(out, r)
-}
-
-// portOf finds a port of the alloc by its label.
-func portOf(a *model.Allocation, label string) (string, int) {
-	number, err := strconv.Atoi(label)
-	literal := err == nil
-	if a.AllocatedResources == nil {
-		return "", number
-	}
-	shared := a.AllocatedResources.Shared
-	for _, p := range shared.Ports {
-		if p.Label == label || literal {
-			if literal {
-				return p.HostIP, number
-			}
-			return p.HostIP, p.Value
-		}
-	}
-	for _, t := range a.AllocatedResources.Tasks {
-		for _, n := range t.Networks {
-			for _, p := range append(slices.Clone(n.ReservedPorts), n.DynamicPorts...) {
-				if p.Label == label {
-					return n.IP, p.Value
-				}
-			}
-		}
-	}
-	return "", number
-}
-
 func listServices(v View, q *query) result {
-	tags := map[string]map[string][]string{} // namespace, service
-	for a := range v.Allocs() {
-		if !q.inNamespace(a.Namespace) {
-			continue
+	found := map[string]map[string]map[string]bool{} // namespace, service, tag
+	for r := range v.Services(q.stateNamespace()) {
+		ns := found[r.Namespace]
+		if ns == nil {
+			ns = map[string]map[string]bool{}
+			found[r.Namespace] = ns
 		}
-		for _, reg := range registrations(v, a) {
-			if tags[reg.Namespace] == nil {
-				tags[reg.Namespace] = map[string][]string{}
-			}
-			tags[reg.Namespace][reg.ServiceName] = append(tags[reg.Namespace][reg.ServiceName], reg.Tags...)
+		tags := ns[r.ServiceName]
+		if tags == nil {
+			tags = map[string]bool{}
+			ns[r.ServiceName] = tags
+		}
+		for _, t := range r.Tags {
+			tags[t] = true
 		}
 	}
 	p := page[*NamespaceServices]{
 		items: func(yield func(*NamespaceServices) bool) {
-			for ns, services := range tags {
+			for ns, list := range found {
 				group := &NamespaceServices{Namespace: ns}
-				for _, name := range slices.Sorted(maps.Keys(services)) {
-					group.Services = append(group.Services, &ServiceStub{ServiceName: name, Tags: sortedSet(services[name])})
+				for _, name := range slices.Sorted(maps.Keys(list)) {
+					group.Services = append(group.Services, &ServiceStub{ServiceName: name, Tags: append([]string{}, slices.Sorted(maps.Keys(list[name]))...)})
 				}
 				if !yield(group) {
 					return
@@ -160,50 +61,49 @@ func listServices(v View, q *query) result {
 	return listOf(q, p, func(n *NamespaceServices) *NamespaceServices { return n })
 }
 
-func sortedSet(list []string) []string {
-	out := append([]string{}, list...)
-	slices.Sort(out)
-	return slices.Compact(out)
+func serviceIndex(r *model.ServiceRegistration) uint64 { return r.ModifyIndex }
+
+// showServices shows a page of registrations, ordered by namespace and id.
+func showServices(_ View, q *query, list []*model.ServiceRegistration) result {
+	choose, err := parseChoice(paramsOf(q.r).get("choose"))
+	if err != nil {
+		return failed(err)
+	}
+	p := page[*model.ServiceRegistration]{
+		items: slices.Values(choose.of(list)),
+		order: func(r *model.ServiceRegistration) order { return order{id: r.Namespace + "." + r.ID} },
+	}
+	return listOf(q, p, func(r *model.ServiceRegistration) *model.ServiceRegistration { return r })
 }
 
-// registrationsIn returns the registrations of allocs that keep accepts; a nil keep
-// accepts all.
-func registrationsIn(v View, allocs iter.Seq[*model.Allocation], keep func(*ServiceRegistration) bool) []*ServiceRegistration {
-	var out []*ServiceRegistration
-	for a := range allocs {
-		for _, reg := range registrations(v, a) {
-			if keep == nil || keep(reg) {
-				out = append(out, reg)
-			}
+func servicesNamed(v View, q *query) loaded[*model.ServiceRegistration] {
+	name := q.r.PathValue("name")
+	if q.namespace != "*" {
+		return loaded[*model.ServiceRegistration]{rows: v.ServicesByName(q.namespace, name)}
+	}
+	var out []*model.ServiceRegistration
+	for r := range v.Services("") {
+		if r.ServiceName == name {
+			out = append(out, r)
 		}
 	}
-	return out
+	return loaded[*model.ServiceRegistration]{rows: out}
 }
 
-// pageOfRegistrations returns a page of registrations, oldest first.
-func pageOfRegistrations(q *query, list []*ServiceRegistration) result {
-	p := page[*ServiceRegistration]{
-		items:  slices.Values(list),
-		order:  func(r *ServiceRegistration) order { return order{r.CreateIndex, r.ID} },
-		byTime: true,
+// serviceKey is the key of the registrations of the service that the path names.
+func serviceKey(q *query) []state.Key {
+	if q.namespace == "*" {
+		return []state.Key{{Table: state.TableServices}}
 	}
-	return listOf(q, p, func(r *ServiceRegistration) *ServiceRegistration { return r })
+	return []state.Key{{Table: state.TableServices, By: state.ByService, Value: state.JobKey(q.namespace, q.r.PathValue("name"))}}
 }
 
-func serviceByName(r *http.Request, _ *query) (func(View, *query) result, error) {
-	name := r.PathValue("name")
-	choose, err := parseChoice(paramsOf(r).get("choose"))
-	if err != nil {
-		return nil, err
-	}
-	return func(v View, q *query) result {
-		mine := func(reg *ServiceRegistration) bool { return q.inNamespace(reg.Namespace) && reg.ServiceName == name }
-		return pageOfRegistrations(q, choose.of(registrationsIn(v, v.Allocs(), mine)))
-	}, nil
+func checkChoice(r *http.Request) error {
+	_, err := parseChoice(paramsOf(r).get("choose"))
+	return err
 }
 
-// choice selects a few instances of a service: the same ones for the same key as long
-// as they exist, so that clients with different keys are spread over all instances.
+// choice selects a few instances of a service, see services.Choose.
 type choice struct {
 	number int // 0 means all
 	key    string
@@ -221,29 +121,36 @@ func parseChoice(text string) (choice, error) {
 	return choice{number: n, key: key}, nil
 }
 
-// of uses rendezvous hashing: an instance that comes or goes affects only the choices
-// that contain it.
-func (c choice) of(list []*ServiceRegistration) []*ServiceRegistration {
-	if c.number == 0 || len(list) <= c.number {
+func (c choice) of(list []*model.ServiceRegistration) []*model.ServiceRegistration {
+	if c.number == 0 {
 		return list
 	}
-	weight := func(reg *ServiceRegistration) string {
-		sum := sha256.Sum256([]byte(c.key + "|" + reg.ID))
-		return string(sum[:])
-	}
-	slices.SortFunc(list, func(a, b *ServiceRegistration) int { return strings.Compare(weight(a), weight(b)) })
-	return list[:c.number]
+	return services.Choose(slices.Clone(list), c.number, c.key, func(r *model.ServiceRegistration) string { return r.ID })
 }
 
-func jobServices(v View, q *query) result {
-	allocs := v.AllocsByJob(q.namespace, q.r.PathValue("id"))
-	return pageOfRegistrations(q, registrationsIn(v, slices.Values(allocs), nil))
+func servicesOfJob(v View, q *query) loaded[*model.ServiceRegistration] {
+	return loaded[*model.ServiceRegistration]{rows: v.ServicesByJob(q.namespace, q.r.PathValue("id"))}
 }
 
-func allocServices(v View, q *query) result {
-	a := v.AllocByID(q.r.PathValue("id"))
-	if a == nil {
-		return failed(fail(http.StatusNotFound, "alloc not found"))
+// servicesOfJobKey is the key of the registrations of a job.
+func servicesOfJobKey(q *query) []state.Key {
+	return []state.Key{{Table: state.TableServices, By: state.ByJob, Value: state.JobKey(q.namespace, q.r.PathValue("id"))}}
+}
+
+func servicesOfAlloc(v View, q *query) loaded[*model.ServiceRegistration] {
+	id := q.r.PathValue("id")
+	if v.AllocByID(id) == nil {
+		return loaded[*model.ServiceRegistration]{err: fail(http.StatusNotFound, "alloc not found")}
 	}
-	return pageOfRegistrations(q, registrations(v, a))
+	return loaded[*model.ServiceRegistration]{rows: v.ServicesByAlloc(id)}
+}
+
+// deleteService removes a registration of a service.
+func (s *Server) deleteService(w http.ResponseWriter, r *http.Request) (any, error) {
+	index, err := s.backend.DeleteService(r.Context(), namespaceOf(r), r.PathValue("name"), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	setIndex(w, index)
+	return nil, nil
 }

@@ -56,24 +56,6 @@ func TestAnAllocShowsItsJobAndItsResourcesInOlderShapes(t *testing.T) {
 	}
 }
 
-func TestServicesAreThoseOfAllocsThatRun(t *testing.T) {
-	b := newBackend(oneAlloc())
-	c := testClient(t, b)
-	regs, _, err := c.Service(t.Context(), "web", nil)
-	if err != nil || len(regs) != 1 {
-		t.Fatalf("got %v, %v", regs, err)
-	}
-	if r := regs[0]; r.Address != "10.0.0.7" || r.Port != 28000 || r.Datacenter != "dc1" || r.ID != "_nomad-task-"+uuid+"-group-g-web-http" {
-		t.Errorf("got %+v", r)
-	}
-	stopped := oneAlloc()
-	stopped.allocs[0].DesiredStatus = "stop"
-	b.set(stopped)
-	if regs, _, err = c.Service(t.Context(), "web", nil); err != nil || len(regs) != 0 {
-		t.Errorf("a stopping alloc serves nobody: %v, %v", regs, err)
-	}
-}
-
 func TestFilesAreSentLockedDownAndErrorsAsText(t *testing.T) {
 	b := newBackend(oneAlloc())
 	b.files = map[string]string{"/t/a.html": "<html>0123456789"}

@@ -65,6 +65,26 @@ func (v watchedView) AllocsByEval(id string) []*model.Allocation {
 	return v.countedView.AllocsByEval(id)
 }
 
+func (v watchedView) Services(ns string) iter.Seq[*model.ServiceRegistration] {
+	v.told("Services")
+	return v.countedView.Services(ns)
+}
+
+func (v watchedView) ServicesByName(ns, name string) []*model.ServiceRegistration {
+	v.told("ServicesByName")
+	return v.countedView.ServicesByName(ns, name)
+}
+
+func (v watchedView) ServicesByJob(ns, id string) []*model.ServiceRegistration {
+	v.told("ServicesByJob")
+	return v.countedView.ServicesByJob(ns, id)
+}
+
+func (v watchedView) ServicesByAlloc(id string) []*model.ServiceRegistration {
+	v.told("ServicesByAlloc")
+	return v.countedView.ServicesByAlloc(id)
+}
+
 func (v watchedView) AllocsByDeployment(id string) []*model.Allocation {
 	v.told("AllocsByDeployment")
 	return v.countedView.AllocsByDeployment(id)

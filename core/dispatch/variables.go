@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// variableWait limits how long a query for variables waits.
-	variableWait = 10 * time.Minute
+	// queryWait limits how long a question of a template waits for a change.
+	queryWait = 10 * time.Minute
 	// listMost limits the answer to a list.
 	listMost = 10_000
 )
 
-// queryBounds are how long the texts of a question for variables may be.
+// queryBounds are how long the texts of a question of a template may be.
 var queryBounds = model.Bounds{Text: 1024, Total: 4096}
 
 // Variables implements rpc.Servers. A node can read variables only on behalf of a job
@@ -30,20 +30,36 @@ func (d *Dispatcher) Variables(ctx context.Context, id rpc.Identity, q rpc.Varia
 	if err := queryBounds.Check("VariableQuery", q); err != nil {
 		return rpc.VariableAnswer{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(min(q.Wait, variableWait), 0)+propose.Limit)
-	defer cancel()
 	key := state.Key{Table: state.TableVariables}
 	if !q.List {
 		key.Value = state.VariableKey(q.Namespace, q.Path)
 	}
-	d.abreast(ctx, id, q.Since)
-	timer := time.NewTimer(q.Wait)
+	return repeated(ctx, d, id, waitFor{key: key, since: q.Since, wait: q.Wait}, func() (rpc.VariableAnswer, uint64, error) {
+		answer, err := d.variables(id, q)
+		return answer, answer.Index, err
+	})
+}
+
+// waitFor says what a question of a node waits for.
+type waitFor struct {
+	key   state.Key
+	since uint64 // index of the node's last answer; 0 if it has none
+	wait  time.Duration
+}
+
+// repeated looks again at each change of a key, until the answer's index is another than
+// that of the node's last answer or the wait is over.
+func repeated[A any](ctx context.Context, d *Dispatcher, id rpc.Identity, w waitFor, look func() (A, uint64, error)) (A, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(min(w.wait, queryWait), 0)+propose.Limit)
+	defer cancel()
+	d.abreast(ctx, id, w.since)
+	timer := time.NewTimer(w.wait)
 	defer timer.Stop()
 	for {
 		watch, stop := context.WithCancel(ctx)
-		changed := d.cfg.Store.Watch(watch, key)
-		answer, err := d.variables(id, q)
-		if err != nil || answer.Index != q.Since || q.Since == 0 {
+		changed := d.cfg.Store.Watch(watch, w.key)
+		answer, index, err := look()
+		if err != nil || index != w.since || w.since == 0 {
 			stop()
 			return answer, err
 		}
@@ -54,7 +70,8 @@ func (d *Dispatcher) Variables(ctx context.Context, id rpc.Identity, q rpc.Varia
 			return answer, nil
 		case <-ctx.Done():
 			stop()
-			return rpc.VariableAnswer{}, ctx.Err()
+			var none A
+			return none, ctx.Err()
 		}
 		stop()
 	}

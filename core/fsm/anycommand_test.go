@@ -38,6 +38,14 @@ func (fl filler) one(c fsm.Command) fsm.Command {
 	if r, ok := c.(*fsm.RaiseLevel); ok {
 		r.Level = 1 + fl.rng.IntN(fsm.Level) // a server stops at others
 	}
+	if d, ok := c.(*fsm.DeleteService); ok && fl.rng.IntN(4) > 0 {
+		for r := range fl.f.Store().View().Services("") {
+			*d = fsm.DeleteService{Namespace: r.Namespace, Name: r.ServiceName, ID: r.ID}
+			if fl.rng.IntN(2) == 0 {
+				break
+			}
+		}
+	}
 	if r, ok := c.(*fsm.ReportAllocs); ok {
 		reports := r.Reports[:0]
 		for _, report := range r.Reports {
@@ -154,6 +162,7 @@ var words = []struct {
 	{"Namespace", func(*world) []string { return []string{"default", "default", "default", "space"} }},
 	{"NamespaceName", func(*world) []string { return []string{"space", "default"} }},
 	{"NodePool", func(*world) []string { return []string{"default", "gpu", "all"} }},
+	{"ServiceProvider", func(*world) []string { return []string{"nomad"} }},
 	{"NodePoolName", func(*world) []string { return []string{"gpu", "default"} }},
 	{"ChildID", func(w *world) []string { return []string{"child", w.id()} }},
 	{"JobID", func(w *world) []string { return w.jobs[:3] }},

@@ -66,6 +66,7 @@ const (
 	kindAddDriverSchemas       = 64
 	kindMarkDriverSchemas      = 65
 	kindDeleteDriverSchemas    = 66
+	kindDeleteService          = 67
 	kindBeginTerm              = 70
 	kindRaiseLevel             = 71
 	kindSetAutopilotConfig     = 72
@@ -123,6 +124,7 @@ var commands = [256]struct {
 	kindAddDriverSchemas:       {1, empty[AddDriverSchemas]},
 	kindMarkDriverSchemas:      {1, empty[MarkDriverSchemas]},
 	kindDeleteDriverSchemas:    {1, empty[DeleteDriverSchemas]},
+	kindDeleteService:          {2, empty[DeleteService]},
 	kindBeginTerm:              {1, empty[BeginTerm]},
 	kindRaiseLevel:             {2, empty[RaiseLevel]},
 	kindSetAutopilotConfig:     {2, empty[SetAutopilotConfig]},

@@ -92,7 +92,7 @@ func testJob(id string, count int) *model.Job {
 		Region: "global", Namespace: "default", ID: id, Name: id, Type: model.JobTypeService, Priority: 50,
 		Datacenters: []string{"*"}, NodePool: "default",
 		TaskGroups: []*model.TaskGroup{{
-			Name: "web", Count: count, Update: &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: 10 * time.Minute},
+			Name: "web", Count: count, Services: []*model.Service{{Name: "web-${NOMAD_ALLOC_INDEX}", Provider: "nomad"}}, Update: &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: 10 * time.Minute},
 			Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", Config: map[string]any{
 				"command": "sleep", "args": []any{"1", 2, true, nil, 1.5}, "block": []any{map[string]any{"k": "v"}},
 			}}},

@@ -71,6 +71,10 @@ type Allocation struct {
 	AllocModifyIndex uint64 // changes by servers, on which the node must act
 	CreateTime       int64  // Unix ns
 	ModifyTime       int64  // Unix ns
+
+	// Deregistered are the registrations of services that an operator removed. They come
+	// back when a task starts again or the alloc is updated.
+	Deregistered []string `json:"-"`
 }
 
 // DesiredTransition is a request of an operator or a controller to the scheduler.
@@ -139,6 +143,8 @@ type AllocNetworkStatus struct {
 	Address       string
 	AddressIPv6   string
 	DNS           *DNSConfig
+	// Drivers are the networks that drivers gave to tasks, by task.
+	Drivers map[string]*DriverNetwork `json:"-"`
 }
 
 // DriverNetwork is the network that a driver gave to a task by itself.

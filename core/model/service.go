@@ -3,7 +3,10 @@
 
 package model
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Values of OnUpdate: what the checks of a service mean for the health of its alloc in a
 // deployment.
@@ -35,6 +38,30 @@ type Service struct {
 	Identity          *WorkloadIdentity
 	Kind              string
 	Weights           *ServiceWeights
+}
+
+// ServiceRegistration is one instance of a service. It is derived from the alloc that
+// offers it. Its indexes are those of the derivation: they begin anew with that of the alloc
+// on a server that restored a snapshot.
+type ServiceRegistration struct {
+	ID          string
+	ServiceName string
+	Namespace   string
+	NodeID      string
+	Datacenter  string
+	JobID       string
+	AllocID     string
+	Tags        []string
+	Address     string
+	Port        int
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// SameAs reports whether two registrations differ in their indexes only.
+func (r *ServiceRegistration) SameAs(o *ServiceRegistration) bool {
+	return r.ID == o.ID && r.ServiceName == o.ServiceName && r.Namespace == o.Namespace && r.NodeID == o.NodeID && r.Datacenter == o.Datacenter &&
+		r.JobID == o.JobID && r.AllocID == o.AllocID && slices.Equal(r.Tags, o.Tags) && r.Address == o.Address && r.Port == o.Port
 }
 
 // ServiceWeights weighs a service in DNS answers by its health.

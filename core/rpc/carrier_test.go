@@ -92,6 +92,10 @@ func (f *fake) CheckToken(_ context.Context, _ rpc.Identity, token string) error
 	return nil
 }
 
+func (f *fake) Services(_ context.Context, id rpc.Identity, q rpc.ServiceQuery) (rpc.ServiceAnswer, error) {
+	return rpc.ServiceAnswer{Index: q.Since + 1, Instances: []*model.ServiceRegistration{{ServiceName: q.Name, NodeID: id.NodeID, Port: 80}}, Services: []rpc.ServiceTags{{Name: q.Name, Tags: []string{"t"}}}}, nil
+}
+
 func (f *fake) Plugins(_ context.Context, id rpc.Identity) (rpc.PluginAnswer, error) {
 	return rpc.PluginAnswer{Index: 4, Confirmed: true, Plugins: []rpc.WantedPlugin{
 		{Name: "kept"},
@@ -369,6 +373,15 @@ func TestVariablesCrossTheCarrier(t *testing.T) {
 	_, c, _ := connect(t)
 	got, err := c.Variables(t.Context(), rpc.Identity{NodeID: "n"}, rpc.VariableQuery{Path: "nomad/jobs/web", Since: 6})
 	if err != nil || got.Index != 7 || len(got.Variables) != 1 || got.Variables[0].Path != "nomad/jobs/web" || got.Variables[0].Items["node"] != "n" {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+}
+
+func TestServicesCrossTheCarrier(t *testing.T) {
+	_, c, _ := connect(t)
+	got, err := c.Services(t.Context(), rpc.Identity{NodeID: "n"}, rpc.ServiceQuery{Name: "web", Since: 6})
+	want := rpc.ServiceAnswer{Index: 7, Instances: []*model.ServiceRegistration{{ServiceName: "web", NodeID: "n", Port: 80}}, Services: []rpc.ServiceTags{{Name: "web", Tags: []string{"t"}}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 }

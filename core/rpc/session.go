@@ -48,6 +48,9 @@ type Servers interface {
 	// CheckToken returns nil if a living task of the cluster has the token for the API, and
 	// PermissionDenied otherwise.
 	CheckToken(ctx context.Context, id Identity, token string) error
+	// Services reads registrations of services on behalf of a job that runs on the node.
+	// It may wait for a change, see ServiceQuery.
+	Services(ctx context.Context, id Identity, q ServiceQuery) (ServiceAnswer, error)
 	// Plugins returns the plugins that the registry assigns to the node.
 	Plugins(ctx context.Context, id Identity) (PluginAnswer, error)
 	// PluginFile reads an uploaded file by its digest and calls take with each chunk.

@@ -210,6 +210,7 @@ func service() *grpc.ServiceDesc {
 				return packAllocs(allocs), err
 			}),
 			variablesMethod(),
+			servicesMethod(),
 			schemasMethod(),
 			pluginsMethod(),
 			identitiesMethod(),

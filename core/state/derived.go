@@ -18,6 +18,7 @@ type derived struct {
 	usage       map[string]*usageRow   // differences, by node
 	deployments map[string]*model.Deployment
 	priced      map[*model.AllocatedResources]model.ComparableResources
+	services    map[string]bool // ids of allocs whose registrations may be others
 }
 
 // summaryOf returns the job's new counts, which the caller may change.
@@ -73,6 +74,7 @@ func (tx *Tx) accountEval(old, e *model.Evaluation) {
 func (tx *Tx) accountAlloc(old, a *model.Allocation) {
 	tx.accountUsage(old, -1)
 	tx.accountUsage(a, 1)
+	tx.accountServices(old, a)
 	if tx.restore {
 		return
 	}
@@ -264,6 +266,9 @@ func (tx *Tx) settle() {
 	}
 	for id, diff := range tx.derived.usage {
 		tx.settleUsage(id, diff)
+	}
+	for _, id := range slices.Sorted(maps.Keys(tx.derived.services)) {
+		tx.settleServices(id)
 	}
 	if !tx.restore {
 		// Statuses first, since a child's new status is counted by its parent.

@@ -83,6 +83,7 @@ func (tx *Tx) writeNode(n *model.Node) {
 	old := nodeTable.in(tx.t).put(n)
 	record(tx, nodeTable, old, n)
 	tx.accountDrivers(old, n)
+	tx.accountServicesOfNode(old, n)
 }
 
 // RegisterNode stores a node's registration. Values that servers set (drain,
@@ -220,5 +221,6 @@ func (tx *Tx) DeleteNode(id string) error {
 	}
 	record(tx, nodeTable, old, nil)
 	tx.accountDrivers(old, nil)
+	tx.accountServicesOfNode(old, nil)
 	return nil
 }

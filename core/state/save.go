@@ -209,6 +209,10 @@ func (l *loader) load() error {
 			l.tx.t.removed[i] = l.header.Tables[name]
 		}
 	}
+	if _, ok := l.header.Tables[TableServices]; !ok { // written by an earlier build, which derived services from allocs at each request
+		i := serviceTable.number
+		l.tx.t.changed[i], l.tx.t.removed[i] = l.header.Tables[TableAllocs], l.header.Tables[TableAllocs]
+	}
 	return nil
 }
 

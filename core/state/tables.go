@@ -10,7 +10,7 @@ import "slices"
 // allocs that refer to them. A test checks that none is missing.
 var declared = [...]tableKind{
 	namespaceTable, poolTable, configTable, clusterTable, autopilotTable, nodeTable, jobTable, jobVersionTable, scalingTable, summaryTable, evalTable,
-	deploymentTable, variableTable, rootKeyTable, serverKeyTable, pluginTable, launchTable, driverSchemaTable, allocTable, usageTable, driverUseTable,
+	deploymentTable, variableTable, rootKeyTable, serverKeyTable, pluginTable, launchTable, driverSchemaTable, allocTable, usageTable, driverUseTable, serviceTable,
 }
 
 // tables holds all tables. The Store has the writer's tables; every View has immutable

@@ -57,6 +57,8 @@ type TaskRecord struct {
 	// Renew is when tokens of its identities are to be renewed, by name. The tokens
 	// themselves are not stored.
 	Renew map[string]time.Time `json:",omitempty"`
+	// Address is the network that the driver gave the task; nil if it gave none.
+	Address *driver.NetworkOverride `json:",omitempty"`
 }
 
 // Config is the configuration that all runners of a node share.

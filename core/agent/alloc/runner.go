@@ -121,7 +121,7 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	for _, t := range tg.Tasks {
 		run := &taskRun{job: t, spec: cfg.specOf(a, tg, t), state: task.New(now)}
 		if old, ok := rec.Tasks[t.Name]; ok {
-			run.state, run.handle, run.fetched, run.tokens.renew = old.State, old.Handle, old.Fetched, old.Renew
+			run.state, run.handle, run.fetched, run.address, run.tokens.renew = old.State, old.Handle, old.Fetched, old.Address, old.Renew
 			if run.state.Has == (task.Limits{}) {
 				run.state.Has = run.spec.Limits
 			}
@@ -350,7 +350,7 @@ func (r *Runner) saveStates() {
 	}
 	for name, t := range r.tasks {
 		if t.dirty {
-			dirty.Tasks[name] = TaskRecord{State: t.state, Handle: t.handle, Fetched: t.fetched, Renew: t.tokens.renew}
+			dirty.Tasks[name] = TaskRecord{State: t.state, Handle: t.handle, Fetched: t.fetched, Address: t.address, Renew: t.tokens.renew}
 			t.dirty = false
 		}
 	}
@@ -389,6 +389,15 @@ func (r *Runner) view() *model.Allocation {
 // the tasks, if any.
 func (r *Runner) network() *model.AllocNetworkStatus {
 	out := &model.AllocNetworkStatus{}
+	for name, t := range r.tasks {
+		if t.address == nil {
+			continue
+		}
+		if out.Drivers == nil {
+			out.Drivers = map[string]*model.DriverNetwork{}
+		}
+		out.Drivers[name] = &model.DriverNetwork{IP: t.address.IP, PortMap: t.address.PortMap, AutoAdvertise: t.address.AutoAdvertise}
+	}
 	if r.attached != nil {
 		out.InterfaceName = r.attached.Interface
 		out.Address, out.AddressIPv6 = r.attached.addresses()

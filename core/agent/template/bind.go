@@ -106,7 +106,7 @@ func (c *compiled) refusal(name string, f function) error {
 		return errdefs.PermissionDeniedf("function %q is disabled on this node (client.template.function_denylist)", name)
 	case f.deny != "":
 		return errdefs.Unimplementedf("function %q cannot be used: %s", name, f.deny)
-	case f.source != "" && !c.runner.engine.serves(f.source):
+	case f.source != "" && c.runner.engine.cfg.Source == nil:
 		return errdefs.Unimplementedf("function %q reads %s, which this cluster does not offer to templates yet", name, f.source)
 	}
 	return nil

@@ -4,12 +4,12 @@
 package template
 
 import (
-	"cmp"
-	"hash/fnv"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
 
+	instances "github.com/drover-project/drover/core/services"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -165,20 +165,9 @@ func tagged(services []Service, tag string) []Service {
 }
 
 // choose takes the count instances of the lowest rendezvous hash with key.
-func choose(services []Service, count int64, key string) []Service {
+func choose(list []Service, count int64, key string) []Service {
 	if count < 0 {
-		return services
+		return list
 	}
-	weigh := func(s Service) uint64 {
-		h := fnv.New64a()
-		h.Write([]byte(s.ID + "\x00" + key))
-		x := h.Sum64() // spread: close inputs have close sums
-		x ^= x >> 33
-		x *= 0xff51afd7ed558ccd
-		return x ^ x>>33
-	}
-	slices.SortFunc(services, func(a, b Service) int {
-		return cmp.Or(cmp.Compare(weigh(a), weigh(b)), cmp.Compare(a.ID, b.ID))
-	})
-	return services[:min(int64(len(services)), count)]
+	return instances.Choose(list, int(min(count, math.MaxInt32)), key, func(s Service) string { return s.ID })
 }

@@ -73,19 +73,6 @@ type Source interface {
 	Fetch(ctx context.Context, q Query, opts FetchOptions) (Answer, error)
 }
 
-// Partial is a Source that supports only some kinds of data: templates that need
-// others are rejected.
-type Partial interface {
-	Serves(kind Kind) bool
-}
-
-func (e *Engine) serves(kind Kind) bool {
-	if p, ok := e.cfg.Source.(Partial); ok {
-		return p.Serves(kind)
-	}
-	return e.cfg.Source != nil
-}
-
 // VariableMeta is what is known of a variable without its items.
 type VariableMeta struct {
 	Namespace, Path          string

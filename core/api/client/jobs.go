@@ -218,8 +218,8 @@ func (c *Client) JobActions(ctx context.Context, id string, q *Query) ([]*api.Jo
 }
 
 // JobServices lists the instances of the services of a job.
-func (c *Client) JobServices(ctx context.Context, id string, q *Query) ([]*api.ServiceRegistration, Meta, error) {
-	return get[[]*api.ServiceRegistration](ctx, c, jobPath(id, "/services"), q)
+func (c *Client) JobServices(ctx context.Context, id string, q *Query) ([]*model.ServiceRegistration, Meta, error) {
+	return get[[]*model.ServiceRegistration](ctx, c, jobPath(id, "/services"), q)
 }
 
 // Services lists services by namespace.
@@ -228,8 +228,8 @@ func (c *Client) Services(ctx context.Context, q *Query) ([]*api.NamespaceServic
 }
 
 // Service lists the instances of a service.
-func (c *Client) Service(ctx context.Context, name string, q *Query) ([]*api.ServiceRegistration, Meta, error) {
-	return get[[]*api.ServiceRegistration](ctx, c, "/v1/service/"+url.PathEscape(name), q)
+func (c *Client) Service(ctx context.Context, name string, q *Query) ([]*model.ServiceRegistration, Meta, error) {
+	return get[[]*model.ServiceRegistration](ctx, c, "/v1/service/"+url.PathEscape(name), q)
 }
 
 // DeleteService removes an instance of a service from the registry.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/services"
 	"github.com/drover-project/drover/core/state"
 )
 
@@ -47,6 +48,7 @@ func Broken(v *state.View) []string {
 	for e := range v.Evals() {
 		c.eval(e)
 	}
+	c.services()
 	return c.broken
 }
 
@@ -216,6 +218,26 @@ func (c *checker) alloc(a *model.Allocation) {
 	}
 	if f := c.EvalByID(a.FollowupEvalID); f != nil && (f.Namespace != a.Namespace || f.JobID != a.JobID) {
 		c.sayf("alloc %s of job %s has follow-up evaluation %s of job %s", a.ID, a.JobID, f.ID, f.JobID)
+	}
+}
+
+// services checks that the registrations are those that follow from the allocs.
+func (c *checker) services() {
+	want := 0
+	for a := range c.Allocs() {
+		for _, r := range services.Registrations(services.Input{Alloc: a, Job: c.JobOf(a), Node: c.NodeByID(a.NodeID)}) {
+			want++
+			if got := c.ServiceByID(r.Namespace, r.ID); got == nil || !got.SameAs(r) {
+				c.sayf("service %s is registered as %+v, and its alloc says %+v", r.ID, got, r)
+			}
+		}
+	}
+	got := 0
+	for range c.Services("") {
+		got++
+	}
+	if got != want {
+		c.sayf("%d services are registered, and allocs have %d", got, want)
 	}
 }
 

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,16 +21,19 @@ type source struct{ agent *Agent }
 // which contains a zero byte.
 func scopeOf(namespace, jobID string) string { return namespace + "\x00" + jobID }
 
-// Serves implements template.Partial: services are not registered yet.
-func (s source) Serves(kind template.Kind) bool {
-	return kind == template.KindVariable || kind == template.KindVariables
-}
-
 // Fetch implements template.Source.
 func (s source) Fetch(ctx context.Context, q template.Query, opts template.FetchOptions) (template.Answer, error) {
 	namespace, jobID, _ := strings.Cut(q.Scope, "\x00")
 	if q.Region != "" && q.Region != s.agent.cfg.Region {
 		return template.Answer{}, errdefs.Unimplementedf("%s: this node is of region %q and cannot ask another one", q, s.agent.cfg.Region)
+	}
+	if q.Kind == template.KindService || q.Kind == template.KindServices {
+		ask := rpc.ServiceQuery{Namespace: namespace, JobID: jobID, Name: q.Name, Since: opts.Since, Wait: opts.Wait}
+		got, err := s.agent.cfg.Servers.Services(ctx, s.agent.session.Identity(), ask)
+		if err != nil {
+			return template.Answer{}, err
+		}
+		return servicesOf(got), nil
 	}
 	ask := rpc.VariableQuery{JobNamespace: namespace, JobID: jobID, Namespace: q.Namespace, Path: q.Name, Since: opts.Since, Wait: opts.Wait}
 	if ask.Namespace == "" {
@@ -54,6 +58,24 @@ func answerOf(kind template.Kind, got rpc.VariableAnswer) template.Answer {
 			out.Found, out.Variable = true, template.Variable{Meta: meta, Items: v.Items}
 		}
 		out.Variables = append(out.Variables, meta)
+	}
+	return out
+}
+
+func servicesOf(got rpc.ServiceAnswer) template.Answer {
+	out := template.Answer{Index: got.Index}
+	for _, r := range got.Instances {
+		if r == nil {
+			continue
+		}
+		out.Service = append(out.Service, template.Service{
+			ID: r.ID, Name: r.ServiceName, Namespace: r.Namespace, Datacenter: r.Datacenter, NodeID: r.NodeID, JobID: r.JobID, AllocID: r.AllocID,
+			Address: r.Address, Port: r.Port, Tags: slices.Sorted(slices.Values(r.Tags)), CreateIndex: r.CreateIndex, ModifyIndex: r.ModifyIndex,
+		})
+	}
+	slices.SortFunc(out.Service, func(a, b template.Service) int { return strings.Compare(a.ID, b.ID) })
+	for _, s := range got.Services {
+		out.Services = append(out.Services, template.ServiceSummary{Name: s.Name, Tags: s.Tags})
 	}
 	return out
 }

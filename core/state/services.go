@@ -1,0 +1,173 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/services"
+)
+
+const (
+	servicesByName = iota
+	servicesByJob
+	servicesByAlloc
+)
+
+// Indexes by which registrations of services can be watched.
+const (
+	ByService = "service" // Value: JobKey(namespace, name of the service)
+	ByAlloc   = "alloc"   // Value: alloc id
+)
+
+// TableServices is the name of the table of registrations of services.
+const TableServices = "services"
+
+// Registrations are derived from allocs, their jobs and their nodes, so they are not saved.
+// The index of the table is, since clients wait for it.
+var serviceTable = &kind[model.ServiceRegistration]{
+	heading: heading{name: TableServices},
+	schema: schema[model.ServiceRegistration]{
+		id: func(r *model.ServiceRegistration) string { return JobKey(r.Namespace, r.ID) },
+		secondaries: []secondary[model.ServiceRegistration]{
+			servicesByName:  {name: ByService, watched: true, key: func(r *model.ServiceRegistration) string { return JobKey(r.Namespace, r.ServiceName) }},
+			servicesByJob:   {name: ByJob, watched: true, key: func(r *model.ServiceRegistration) string { return JobKey(r.Namespace, r.JobID) }},
+			servicesByAlloc: {name: ByAlloc, watched: true, key: func(r *model.ServiceRegistration) string { return r.AllocID }},
+		},
+	},
+}
+
+// Services yields the registrations of a namespace ("": of all), ordered by namespace and
+// id.
+func (v *View) Services(ns string) iter.Seq[*model.ServiceRegistration] {
+	return func(yield func(*model.ServiceRegistration) bool) {
+		from := ""
+		if ns != "" {
+			from = JobKey(ns, "")
+		}
+		for r := range serviceTable.in(v.t).all(from) {
+			if ns != "" && r.Namespace != ns || !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// ServicesByName returns the registrations of a service in a namespace.
+func (v *View) ServicesByName(ns, name string) []*model.ServiceRegistration {
+	return serviceTable.in(v.t).list(servicesByName, JobKey(ns, name))
+}
+
+// ServicesByJob returns the registrations of a job's allocs.
+func (v *View) ServicesByJob(ns, id string) []*model.ServiceRegistration {
+	return serviceTable.in(v.t).list(servicesByJob, JobKey(ns, id))
+}
+
+// ServicesByAlloc returns the registrations of an alloc.
+func (v *View) ServicesByAlloc(id string) []*model.ServiceRegistration {
+	return serviceTable.in(v.t).list(servicesByAlloc, id)
+}
+
+// ServiceByID returns a registration.
+func (v *View) ServiceByID(ns, id string) *model.ServiceRegistration {
+	return serviceTable.in(v.t).get(JobKey(ns, id))
+}
+
+// Deregister removes a registration until its alloc is updated or one of its tasks starts
+// again.
+func (tx *Tx) Deregister(r *model.ServiceRegistration) {
+	old := allocTable.in(tx.t).find(r.AllocID)
+	if old == nil || slices.Contains(old.Deregistered, r.ID) {
+		return
+	}
+	c := *old
+	c.Deregistered = append(slices.Clip(old.Deregistered), r.ID)
+	tx.writeAlloc(&c)
+}
+
+// registerAnew brings back what an operator deregistered, if a write of the alloc is one
+// with which its node would register it again.
+func registerAnew(old, a *model.Allocation) {
+	if old == nil || len(a.Deregistered) == 0 {
+		return
+	}
+	anew := old.JobVersion != a.JobVersion
+	for name, s := range a.TaskStates {
+		was := old.TaskStates[name]
+		anew = anew || was != s && s.State == model.TaskStateRunning && (was == nil || was.State != model.TaskStateRunning)
+	}
+	if anew {
+		a.Deregistered = nil
+	}
+}
+
+// accountServices makes settle derive the registrations of an alloc again.
+func (tx *Tx) accountServices(old, a *model.Allocation) {
+	if !services.May(old) && !services.May(a) {
+		return
+	}
+	if tx.derived.services == nil {
+		tx.derived.services = map[string]bool{}
+	}
+	if a == nil {
+		a = old
+	}
+	tx.derived.services[a.ID] = true
+}
+
+// accountServicesOfNode does so for the allocs of a node of which something changed that
+// registrations can contain.
+func (tx *Tx) accountServicesOfNode(old, n *model.Node) {
+	if old != nil && n != nil && old.Datacenter == n.Datacenter && maps.Equal(old.Attributes, n.Attributes) && maps.Equal(old.Meta, n.Meta) {
+		return
+	}
+	node := n
+	if node == nil {
+		node = old
+	}
+	for a := range allocTable.in(tx.t).scan(allocsByNode, node.ID) {
+		tx.accountServices(nil, a)
+	}
+}
+
+// settleServices writes the differences between the registrations that an alloc had and
+// those that it has now.
+func (tx *Tx) settleServices(id string) {
+	t := serviceTable.in(tx.t)
+	a := allocTable.in(tx.t).find(id)
+	var now []*model.ServiceRegistration
+	if services.May(a) {
+		v := tx.View()
+		now = services.Registrations(services.Input{Alloc: a, Job: v.JobOf(a), Node: v.NodeByID(a.NodeID)})
+	}
+	var had []*model.ServiceRegistration
+	if !tx.restore {
+		had = t.list(servicesByAlloc, id)
+	}
+	for _, r := range had {
+		if !slices.ContainsFunc(now, func(n *model.ServiceRegistration) bool { return n.ID == r.ID }) {
+			record(tx, serviceTable, t.delete(JobKey(r.Namespace, r.ID)), nil)
+		}
+	}
+	for _, r := range now {
+		if tx.restore {
+			r.CreateIndex, r.ModifyIndex = a.ModifyIndex, a.ModifyIndex
+			t.put(r)
+			continue
+		}
+		old := t.get(JobKey(r.Namespace, r.ID))
+		if old != nil && old.SameAs(r) {
+			continue
+		}
+		r.CreateIndex, r.ModifyIndex = tx.index, tx.index
+		if old != nil {
+			r.CreateIndex = old.CreateIndex
+		}
+		t.put(r)
+		record(tx, serviceTable, old, r)
+	}
+}
