@@ -143,6 +143,13 @@ func everyLog(t *testing.T, seed uint64, n int, applied map[byte]int) []fsm.Entr
 		add(&fsm.RaiseLevel{Level: fsm.Level})
 		add(&fsm.UpsertServerKey{Key: &model.ServerKey{ServerID: "s1", Public: []byte("public")}})
 		add(&fsm.UpsertRootKey{Key: &model.RootKey{KeyID: "k1", State: model.RootKeyInactive}})
+		add(&fsm.RegisterNode{Node: &model.Node{ID: "serving", Status: model.NodeStatusReady}})
+		add(&fsm.UpsertJob{Job: testJob("served", 1)})
+		at := w.f.Store().View().Index()
+		add(&fsm.ApplyPlan{VerifiedIndex: at, Plan: &model.Plan{Namespace: "default", JobID: "served", SnapshotIndex: at, Place: []*model.Allocation{
+			{ID: "served", Name: "served.web[0]", NodeID: "serving", TaskGroup: "web"},
+		}}})
+		add(fsm.NewReportAllocs(w.f.Store().View(), 1, []*model.AllocReport{{ID: "served", ClientStatus: model.AllocClientStatusRunning}}, nil))
 	}
 	for turn := int(seed) * n / 2; len(entries) < n; turn++ {
 		w.index = w.f.Store().View().Index()
