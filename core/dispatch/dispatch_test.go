@@ -6,6 +6,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -538,6 +539,53 @@ func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
 		}
 		list, err := s.Variables(ctx, identity(idN1), rpc.VariableQuery{JobNamespace: "default", JobID: "web", Namespace: "default", Path: "a", List: true})
 		if err != nil || len(list.Variables) != 1 || list.Variables[0].Path != "app" || list.Variables[0].Items != nil {
+			t.Fatalf("listed %+v, %v", list, err)
+		}
+	})
+}
+
+func TestANodeReadsServicesForJobsThatItRunsOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, idN1)
+		s.register(t, idN2)
+		j := *s.store.View().JobByID("default", "web")
+		tg := *j.TaskGroups[0]
+		tg.Services = []*model.Service{{Name: "db", Provider: "nomad", Tags: []string{"t"}}, {Name: "x${NOMAD_ALLOC_INDEX}", Provider: "nomad"}}
+		j.TaskGroups = []*model.TaskGroup{&tg}
+		s.log.write(t, &fsm.UpsertJob{Job: &j})
+		s.place(t, idN1, "a1")
+		ask := rpc.ServiceQuery{Namespace: "default", JobID: "web", Name: "db"}
+		first, err := s.Services(ctx, identity(idN1), ask)
+		if err != nil || len(first.Instances) > 0 || first.Index == 0 {
+			t.Fatalf("before the alloc runs: %+v, %v", first, err)
+		}
+		if _, err := s.Services(ctx, identity(idN2), ask); !errdefs.IsPermissionDenied(err) {
+			t.Fatalf("a node that does not run the job: %v", err)
+		}
+
+		ask.Since, ask.Wait = first.Index, time.Minute
+		answers := make(chan rpc.ServiceAnswer, 1)
+		go func() {
+			answer, err := s.Services(ctx, identity(idN1), ask)
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- answer
+		}()
+		synctest.Wait()
+		s.log.write(t, &fsm.PutVariable{Variable: &model.Variable{Namespace: "default", Path: "x"}})
+		synctest.Wait()
+		if len(answers) > 0 {
+			t.Fatal("a change of something else was answered")
+		}
+		s.log.write(t, &fsm.UpdateAllocsFromClient{At: 1, Reports: []*model.AllocReport{{ID: "a1", ClientStatus: model.AllocClientStatusRunning}}})
+		next := <-answers
+		if next.Index <= first.Index || len(next.Instances) != 1 || next.Instances[0].AllocID != "a1" {
+			t.Fatalf("after the alloc runs came %+v", next)
+		}
+		list, err := s.Services(ctx, identity(idN1), rpc.ServiceQuery{Namespace: "default", JobID: "web"})
+		want := []rpc.ServiceTags{{Name: "db", Tags: []string{"t"}}, {Name: "x0"}}
+		if err != nil || !reflect.DeepEqual(list.Services, want) {
 			t.Fatalf("listed %+v, %v", list, err)
 		}
 	})

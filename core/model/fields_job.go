@@ -109,7 +109,7 @@ func fieldsOfGroup() []Field {
 		{Name: "TaskGroup.Scaling", By: "core/endpoint"},
 		{Name: "TaskGroup.Tasks", By: "core/agent/alloc"},
 		{Name: "TaskGroup.Networks", By: "core/schedule/feasible"},
-		{Name: "TaskGroup.Services", By: "core/agent/alloc", Warn: partOfServices},
+		{Name: "TaskGroup.Services", By: "core/services"},
 		{Name: "TaskGroup.Volumes", By: "core/schedule/feasible"},
 		{Name: "TaskGroup.Consul", Warn: "consul"},
 		{Name: "TaskGroup.Meta", By: "core/agent/taskenv"},

@@ -3,31 +3,28 @@
 
 package model
 
-// partOfServices describes what services do not support yet. Their checks run.
-const partOfServices = "services (they are not registered; their checks run)"
-
 func fieldsOfServices() []Field {
 	return []Field{
-		{Name: "Service.Name", By: "core/agent/alloc"},
-		{Name: "Service.TaskName", By: "core/agent/alloc"},
-		{Name: "Service.Namespace", By: Around},
-		{Name: "Service.PortLabel", By: "core/agent/alloc"},
-		{Name: "Service.AddressMode", By: Around},
-		{Name: "Service.Address", By: Around},
-		{Name: "Service.EnableTagOverride", By: Around},
-		{Name: "Service.Tags", By: Around},
-		{Name: "Service.CanaryTags", By: Around},
+		{Name: "Service.Name", By: "core/services"},
+		{Name: "Service.TaskName", By: "core/services"},
+		{Name: "Service.Namespace", By: ReadBack},
+		{Name: "Service.PortLabel", By: "core/services"},
+		{Name: "Service.AddressMode", By: "core/services"},
+		{Name: "Service.Address", By: "core/services"},
+		{Name: "Service.EnableTagOverride", Warn: "enable_tag_override of service (registrations of provider nomad have none)"},
+		{Name: "Service.Tags", By: "core/services"},
+		{Name: "Service.CanaryTags", By: "core/services"},
 		{Name: "Service.Checks", By: "core/agent/alloc"},
 		{Name: "Service.Connect", Warn: "connect"},
-		{Name: "Service.Meta", By: Around},
-		{Name: "Service.CanaryMeta", By: Around},
-		{Name: "Service.TaggedAddresses", By: Around},
-		{Name: "Service.OnUpdate", By: Around},
-		{Name: "Service.Provider", By: Around},
-		{Name: "Service.Cluster", By: Around},
+		{Name: "Service.Meta", Warn: "meta of service (registrations of provider nomad have none)"},
+		{Name: "Service.CanaryMeta", Warn: "canary_meta of service (registrations of provider nomad have none)"},
+		{Name: "Service.TaggedAddresses", Warn: "tagged_addresses of service (registrations of provider nomad have none)"},
+		{Name: "Service.OnUpdate", By: ReadBack}, // its checks have it from core/jobspec
+		{Name: "Service.Provider", By: "core/services", Warn: "services of provider consul (they are not registered)", When: func(p Place) bool { return p.Value != "nomad" }},
+		{Name: "Service.Cluster", By: ReadBack},
 		{Name: "Service.Identity", Warn: "identity of service"},
-		{Name: "Service.Kind", By: Around},
-		{Name: "Service.Weights", Warn: "weights of service"},
+		{Name: "Service.Kind", Warn: "kind of service (registrations of provider nomad have none)"},
+		{Name: "Service.Weights", Warn: "weights of service (registrations of provider nomad have none)"},
 		{Name: "ServiceCheck.Name", By: "core/agent/alloc"},
 		{Name: "ServiceCheck.Type", By: "core/agent/checks"},
 		{Name: "ServiceCheck.Command", By: "core/agent/alloc"},

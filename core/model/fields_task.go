@@ -12,7 +12,7 @@ func fieldsOfTask() []Field {
 		{Name: "Task.User", By: "core/agent/alloc"},
 		{Name: "Task.Config", By: "core/agent/alloc"},
 		{Name: "Task.Env", By: "core/agent/taskenv"},
-		{Name: "Task.Services", By: "core/agent/alloc", Warn: partOfServices},
+		{Name: "Task.Services", By: "core/services"},
 		{Name: "Task.Vault", Warn: "vault"},
 		{Name: "Task.Consul", Warn: "consul"},
 		{Name: "Task.Templates", By: "core/agent/alloc"},

@@ -28,9 +28,10 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 		{"nothing", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "http"})}}, nil},
 		{"of the job", &model.Job{Multiregion: &model.Multiregion{}}, []string{"not acted on yet: multiregion"}},
 		{"services", &model.Job{TaskGroups: []*model.TaskGroup{
-			{Name: "web", Services: []*model.Service{{Name: "http"}, {Name: "admin"}}},
-			group("db", &model.Task{Name: "sql", Services: []*model.Service{{Name: "pg", Checks: []*model.ServiceCheck{{}}}}}),
-		}}, []string{"not acted on yet: services (they are not registered; their checks run) of web/http, web/admin, db/sql/pg"}},
+			{Name: "web", Services: []*model.Service{{Name: "http", Provider: "nomad", Tags: []string{"a"}}, {Name: "admin", Provider: "consul"}}},
+			group("db", &model.Task{Name: "sql", Services: []*model.Service{{Name: "pg", Provider: "nomad", Meta: map[string]string{"a": "b"}, Checks: []*model.ServiceCheck{{Name: "c"}}}}}),
+		}}, []string{"not acted on yet: services of provider consul (they are not registered) of web",
+			"not acted on yet: meta of service (registrations of provider nomad have none) of db/sql"}},
 		{"a bridge", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Networks: []*model.NetworkResource{{Mode: "bridge", Hostname: "w"}}}}},
 			nil},
 		{"a hostname of the node's network", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Networks: []*model.NetworkResource{{Hostname: "w"}}}}},
