@@ -3,8 +3,8 @@
 
 // Package taskenv owns the NOMAD_* variables, the environment with which a task
 // starts, and the replacement of ${...} in config, environment and services. It reads
-// nothing from the machine: the host's environment is an argument. Only core/agent and
-// packages below it may import it.
+// nothing from the machine: the host's environment is an argument. Only core/agent,
+// packages below it and core/services may import it.
 package taskenv
 
 import (
