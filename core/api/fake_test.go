@@ -202,6 +202,8 @@ func (b *fakeBackend) set(v *fakeView) {
 	b.changed = make(chan struct{})
 }
 
+func (b *fakeBackend) OIDCIssuer() string { return "" }
+
 func (b *fakeBackend) Ready(context.Context, api.ReadMode) (api.ReadMeta, error) {
 	return api.ReadMeta{KnownLeader: true}, nil
 }

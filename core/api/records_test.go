@@ -89,6 +89,7 @@ func viewOf(t *testing.T, rec map[int]record) *recordedView {
 	}
 	v.evals = body[[]*model.Evaluation](t, rec[65])
 	v.deployments = body[[]*model.Deployment](t, rec[67])
+	v.services = body[[]*model.ServiceRegistration](t, rec[55])
 	v.nodes = []*model.Node{body[*model.Node](t, rec[33])}
 	v.namespaces = body[[]*model.Namespace](t, rec[14])
 	v.pools = body[[]*model.NodePool](t, rec[16])

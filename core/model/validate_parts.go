@@ -188,14 +188,20 @@ func validatePort(p *ValidationError, port Port, mode string) {
 var serviceName = regexp.MustCompile(`^(?i:[a-z0-9]|[a-z0-9][a-z0-9\-]{0,61}[a-z0-9])$`)
 
 func validateServices(p *ValidationError, services []*Service, ports map[string]bool, group bool) {
+	var all ValidationError
 	for i, s := range services {
 		if s == nil {
-			p.addf("Service %d is null; remove it", i+1)
+			all.addf("Service %d is null; remove it", i+1)
 			continue
 		}
 		var part ValidationError
 		s.validate(&part, ports, group)
-		p.under("Service["+strconv.Itoa(i)+"] "+s.Name+" validation failed", part)
+		all.under("Service["+strconv.Itoa(i)+"] "+s.Name+" validation failed", part)
+	}
+	if group {
+		p.under("Task group service validation failed", all)
+	} else {
+		*p = append(*p, all...)
 	}
 }
 

@@ -29,7 +29,7 @@ var _ control.Controller = Controller{}
 var declaration = control.Declaration{
 	Name:   "keyring",
 	Wakes:  []string{state.TableRootKeys},
-	Reads:  []string{state.TableRootKeys},
+	Reads:  []string{state.TableJobVersions, state.TableRootKeys},
 	Writes: []fsm.Command{(*fsm.ActivateRootKey)(nil)},
 }
 

@@ -152,7 +152,7 @@ func (n *Network) create(ctx context.Context, r network.Request) (*record, error
 	}
 	if old != nil {
 		rec.Wanted = old.addresses()
-		if err := n.detach(ctx, old); err != nil {
+		if err := n.clear(ctx, old); err != nil {
 			return nil, fmt.Errorf("remove the network that does not work, to make it again: %w", err)
 		}
 	}
@@ -208,6 +208,32 @@ func (n *Network) detach(ctx context.Context, rec *record) error {
 		return classified(ctx, "remove", rec, err)
 	}
 	return nil
+}
+
+// clear removes a network whatever is left of it. Some programs cannot remove what they have
+// half made, such as bridge 1.1, whose DEL fails on a chain of iptables that ADD has not made
+// yet. So what was begun and cannot be removed is completed first, in a namespace without
+// any of it.
+func (n *Network) clear(ctx context.Context, rec *record) error {
+	err := n.detach(ctx, rec)
+	if err == nil || rec.Result != nil || rec.Path != "" || ctx.Err() != nil {
+		return err
+	}
+	path := n.path(rec)
+	list, lerr := libcni.NetworkConfFromBytes(rec.Conf)
+	if lerr == nil {
+		lerr = netspace.Remove(path)
+	}
+	if lerr == nil {
+		lerr = netspace.Make(path)
+	}
+	if lerr == nil {
+		_, lerr = n.cni().AddNetworkList(ctx, list, rec.runtime(path))
+	}
+	if lerr != nil {
+		return errors.Join(err, lerr)
+	}
+	return n.detach(ctx, rec)
 }
 
 // works says why the network of an alloc does not work; nil if it does.
@@ -276,7 +302,7 @@ func (n *Network) Destroy(ctx context.Context, allocID string) error {
 		if err != nil || rec == nil {
 			return err
 		}
-		if err := n.detach(ctx, rec); err != nil {
+		if err := n.clear(ctx, rec); err != nil {
 			return err
 		}
 		if err := netspace.Remove(n.store.Namespace(allocID)); err != nil {

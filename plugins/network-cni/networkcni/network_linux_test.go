@@ -316,3 +316,27 @@ esac`)
 		})
 	}
 }
+
+// The program is like bridge 1.1: it cannot remove what it has half made.
+func TestWhatAProgramCannotRemoveHalfMadeIsCompletedAndRemoved(t *testing.T) {
+	b := newBed(t)
+	b.program("half", `case "$CNI_COMMAND" in
+VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
+ADD) touch `+b.dir+`/link; if [ -e `+b.dir+`/fails ]; then rm `+b.dir+`/fails; exit 1; fi; touch `+b.dir+`/rule; echo '{"cniVersion": "1.0.0"}' ;;
+DEL) rm `+b.dir+`/rule && rm `+b.dir+`/link ;;
+esac`)
+	b.config("a.conf", `{"cniVersion": "1.0.0", "name": "half", "type": "half"}`)
+	b.write(filepath.Join(b.dir, "fails"), "", 0o600)
+	n := b.fresh()
+	if _, err := n.Create(t.Context(), network.Request{AllocID: "web", Network: "cni/half"}); err == nil {
+		t.Fatal("the network was made")
+	}
+	if err := n.Destroy(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []string{"link", "rule", "netns/web"} {
+		if _, err := os.Stat(filepath.Join(b.dir, left)); err == nil {
+			t.Errorf("%s is left", left)
+		}
+	}
+}
