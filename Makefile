@@ -90,7 +90,11 @@ compat: build ## compare our answers with the recorded answers of the reference 
 
 .PHONY: compat-cluster
 compat-cluster: build ## the same for three servers and a node in network namespaces (needs COMPAT and root)
-	@./test/compat/cluster.sh $(COMPAT)
+	@./test/compat/scenario.sh cluster $(COMPAT)
+
+.PHONY: compat-services
+compat-services: build ## the same for services, checks, identities and the keyring (needs COMPAT and root)
+	@./test/compat/scenario.sh services $(COMPAT)
 
 .PHONY: clients
 clients: build ## test third-party programs (Prometheus) with a live agent, in a separate module
