@@ -6,6 +6,7 @@ package networkcni
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,17 +60,28 @@ func read(file string) (*libcni.NetworkConfigList, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
-	list, err := libcni.NetworkConfFromFile(file)
-	if err != nil && filepath.Ext(file) != ".conflist" { // one program without a list
-		var one *libcni.PluginConfig
-		if one, err = libcni.ConfFromFile(file); err == nil {
-			list, err = libcni.ConfListFromConf(one)
-		}
+	body, err := os.ReadFile(file)
+	if err == nil && filepath.Ext(file) != ".conflist" {
+		body, err = listOf(body)
+	}
+	var list *libcni.NetworkConfigList
+	if err == nil {
+		list, err = libcni.NetworkConfFromBytes(body)
 	}
 	if err != nil {
 		return nil, errdefs.FailedPreconditionf("read %s: %w", file, err)
 	}
 	return list, nil
+}
+
+// listOf makes a list of the configuration of one program, a form of before version 1.0.
+// A list in a file of another name stays one.
+func listOf(body []byte) ([]byte, error) {
+	var one map[string]json.RawMessage
+	if err := json.Unmarshal(body, &one); err != nil || one["plugins"] != nil {
+		return body, err
+	}
+	return json.Marshal(map[string]any{"name": one["name"], "cniVersion": one["cniVersion"], "plugins": []any{one}})
 }
 
 // list returns the configuration of a network.
