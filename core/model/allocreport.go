@@ -268,6 +268,10 @@ func (a *Allocation) ReportDigest() uint64 {
 		d.text(n.Address)
 		d.text(n.AddressIPv6)
 		d.text(n.InterfaceName)
+		for _, task := range slices.Sorted(maps.Keys(n.Drivers)) { // none adds nothing: nodes of the first release know none
+			d.text(task)
+			d.driver(n.Drivers[task])
+		}
 	}
 	switch h := a.health(); {
 	case h == nil:
@@ -285,6 +289,20 @@ func (a *Allocation) ReportDigest() uint64 {
 }
 
 type digest struct{ hash.Hash64 }
+
+func (d digest) driver(n *DriverNetwork) {
+	if n == nil {
+		return
+	}
+	d.text(n.IP)
+	for _, label := range slices.Sorted(maps.Keys(n.PortMap)) {
+		d.text(label)
+		d.number(uint64(n.PortMap[label]))
+	}
+	if n.AutoAdvertise {
+		d.number(1)
+	}
+}
 
 func (d digest) text(s string) {
 	d.number(uint64(len(s)))

@@ -57,6 +57,9 @@ func (n *reporter) happen() {
 	a.ClientDescription = "is " + a.ClientStatus
 	if n.rng.IntN(5) == 0 {
 		a.NetworkStatus = &model.AllocNetworkStatus{Address: fmt.Sprint("10.0.0.", n.rng.IntN(9))}
+		if n.seen%2 == 0 {
+			a.NetworkStatus.Drivers = map[string]*model.DriverNetwork{"x": {IP: "10.0.1.1", PortMap: map[string]int{"http": int(n.seen % 5)}}}
+		}
 	}
 	n.now = a
 }
@@ -246,5 +249,25 @@ func TestAReportThatNoNodeOfOursSendsIsRefused(t *testing.T) {
 		if err := r.Validate(); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestTheNetworkOfADriverBelongsToWhatServersAndNodeAgreeOn(t *testing.T) {
+	with := func(n *model.DriverNetwork) uint64 {
+		a := &model.Allocation{NetworkStatus: &model.AllocNetworkStatus{Address: "10.0.0.1"}}
+		if n != nil {
+			a.NetworkStatus.Drivers = map[string]*model.DriverNetwork{"web": n}
+		}
+		return a.ReportDigest()
+	}
+	seen := map[uint64]string{}
+	for name, n := range map[string]*model.DriverNetwork{
+		"none": nil, "one": {IP: "172.17.0.2"}, "another": {IP: "172.17.0.3"}, "with a port": {IP: "172.17.0.2", PortMap: map[string]int{"http": 80}},
+		"with another port": {IP: "172.17.0.2", PortMap: map[string]int{"http": 81}}, "advertised": {IP: "172.17.0.2", AutoAdvertise: true},
+	} {
+		if other, taken := seen[with(n)]; taken {
+			t.Errorf("%s and %s have one digest", name, other)
+		}
+		seen[with(n)] = name
 	}
 }
