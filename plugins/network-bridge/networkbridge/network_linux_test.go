@@ -306,3 +306,24 @@ func TestConfigsThatCannotWorkAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// The kernel answers each rule of a transaction, and its default buffer holds 200 KB of answers.
+func TestAThousandPortsAreMappedAtOnce(t *testing.T) {
+	b := newBed(t)
+	n := b.fresh()
+	ports := make([]network.Port, 1000)
+	for i := range ports {
+		ports[i] = network.Port{Label: fmt.Sprint("p", i), HostPort: 40000 + i, Port: 80}
+	}
+	a := b.create(n, "many", ports...)
+	if len(a.Ports) != len(ports) {
+		t.Errorf("%d ports lead to the alloc", len(a.Ports))
+	}
+	if _, err := n.Inspect(t.Context(), "many"); err != nil {
+		t.Error(err)
+	}
+	serve(t, a.Path, 80, "here")
+	if got, err := ask("127.0.0.1:40999"); got != "here" {
+		t.Errorf("the last port answers %q, %v", got, err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
+	mdnetlink "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/plugins/internal/netspace"
@@ -42,7 +43,7 @@ func probe() error {
 	if err := netspace.Probe(); err != nil {
 		return err
 	}
-	c, err := nftables.New()
+	c, err := openRules()
 	if err == nil {
 		_, err = c.ListTablesOfFamily(nftables.TableFamilyIPv4)
 	}
@@ -52,11 +53,23 @@ func probe() error {
 	return nil
 }
 
+// transaction is how many bytes the kernel may have of a transaction, and of its answers. It
+// answers each rule, and takes no memory for what is not used. The default of 200 KB is
+// enough for 100 ports.
+const transaction = 64 << 20
+
+// openRules opens nftables. Changes are made at its Flush, as one transaction.
+func openRules() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithSockOptions(func(c *mdnetlink.Conn) error {
+		return errors.Join(c.SetReadBuffer(transaction), c.SetWriteBuffer(transaction))
+	}))
+}
+
 // writeRules replaces the tables of this bridge by what the records need, in one
 // transaction: packets meet the rules of before or those of after. Without records it
 // leaves none.
 func (s settings) writeRules(all map[string]*record) error {
-	c, err := nftables.New()
+	c, err := openRules()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
@@ -191,7 +204,7 @@ func (w *writer) within(offset uint32, subnet netip.Prefix, in bool) []expr.Any 
 
 // inspectRules says whether the ports of a record lead to it.
 func (s settings) inspectRules(rec *record) error {
-	c, err := nftables.New()
+	c, err := openRules()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
@@ -235,7 +248,7 @@ func count(rules []*nftables.Rule, owner string) (n int) {
 // pass lets packets of the bridge pass the chain FORWARD of iptables where that drops what
 // nothing accepts, as on machines with Docker: an accept in another table does not help.
 func (s settings) pass(wanted bool) error {
-	c, err := nftables.New()
+	c, err := openRules()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
