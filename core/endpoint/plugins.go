@@ -82,7 +82,7 @@ func nodePlugin[T any](ctx context.Context, c Calls, nodeID, method string, q rp
 func chunks(ctx context.Context, body io.Reader, out chan<- []byte) error {
 	for {
 		buf := make([]byte, uploadChunk)
-		n, err := io.ReadFull(body, buf)
+		n, err := fill(body, buf)
 		if n > 0 {
 			select {
 			case out <- buf[:n]:
@@ -91,11 +91,22 @@ func chunks(ctx context.Context, body io.Reader, out chan<- []byte) error {
 			}
 		}
 		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		case errors.Is(err, io.EOF):
 			close(out)
 			return nil
 		case err != nil:
 			return fmt.Errorf("read the plugin's file from the request: %w", err)
 		}
 	}
+}
+
+// fill reads until buf is full or body ends. Unlike io.ReadFull it tells the end of a body,
+// io.EOF, from a request that broke off, whose body ends with io.ErrUnexpectedEOF.
+func fill(body io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var more int
+		more, err = body.Read(buf[n:])
+		n += more
+	}
+	return n, err
 }
