@@ -308,8 +308,6 @@ func (o *output) hold(text []byte) {
 	if o.skipSeen == 0 || o.heldSize > maxHeld {
 		o.held = nil // all of them were copied before
 	}
-	// Everything after the last copied message is new, even if the clock was set back.
-	o.behind = o.skipSeen > 0
 }
 
 // unhold restores messages that were held by mistake. If a task writes more than the

@@ -190,13 +190,6 @@ func TestWhatTheDaemonThrewAwayHidesNothingNew(t *testing.T) {
 	l.want("p1p2p3p4p5\n", "")
 }
 
-func TestWhatCameAfterTheClockWasSetBackWhileTheDaemonWasAwayIsNew(t *testing.T) {
-	l := newLogged(t)
-	l.read(frame(1, 5, "a\n")+frame(1, 5, "b\n"), false)
-	l.read(frame(1, 5, "a\n")+frame(1, 5, "b\n")+frame(1, 4, "c\n")+frame(1, 5, "d\n"), false)
-	l.want("a\nb\nc\nd\n", "")
-}
-
 func TestWhatTheDaemonThrewAwayOfOneOutputDoublesNothingOfTheOther(t *testing.T) {
 	l := newLogged(t)
 	rest := frame(1, 5, "o2\n") + frame(2, 5, "e1\n")
