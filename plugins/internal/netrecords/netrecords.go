@@ -4,7 +4,8 @@
 // Package netrecords owns the files in which a network plugin writes down what each alloc
 // has or is about to have: one file for each alloc, which is durable before anything is made
 // and removed last. Processes of several versions of a plugin share them, and take turns by
-// locks. It owns the paths of the allocs' namespaces as well. Network plugins import it.
+// locks. It owns the paths of the allocs' namespaces as well, and the checks that all requests of
+// networks have in common. Network plugins import it.
 package netrecords
 
 import (
@@ -13,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +23,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	network "github.com/drover-project/drover/sdk/network/v1"
 )
 
 // Store keeps records of the type R in a directory.
@@ -41,6 +44,19 @@ var allocIDs = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 func CheckID(id string) error {
 	if !allocIDs.MatchString(id) {
 		return errdefs.InvalidArgumentf("%q is not the id of an alloc", id)
+	}
+	return nil
+}
+
+// CheckPorts refuses ports that no machine can map.
+func CheckPorts(ports []network.Port) error {
+	for _, p := range ports {
+		if p.HostPort < 1 || p.HostPort > 65535 || p.Port < 1 || p.Port > 65535 {
+			return errdefs.InvalidArgumentf("port %q leads from %d to %d, which are not both ports", p.Label, p.HostPort, p.Port)
+		}
+		if _, err := netip.ParseAddr(p.HostIP); p.HostIP != "" && err != nil {
+			return errdefs.InvalidArgumentf("port %q: the address %q of the machine is not an IP address", p.Label, p.HostIP)
+		}
 	}
 	return nil
 }

@@ -86,15 +86,7 @@ func checkRequest(r network.Request) error {
 	if r.Network == isolated && len(r.Ports) > 0 {
 		return errdefs.InvalidArgumentf("network %q has no ports; remove port %q", r.Network, r.Ports[0].Label)
 	}
-	for _, p := range r.Ports {
-		if p.HostPort < 1 || p.HostPort > 65535 || p.Port < 1 || p.Port > 65535 {
-			return errdefs.InvalidArgumentf("port %q leads from %d to %d, which are not both ports", p.Label, p.HostPort, p.Port)
-		}
-		if _, err := netip.ParseAddr(p.HostIP); p.HostIP != "" && err != nil {
-			return errdefs.InvalidArgumentf("port %q: the address %q of the machine is not an IP address", p.Label, p.HostIP)
-		}
-	}
-	return nil
+	return netrecords.CheckPorts(r.Ports)
 }
 
 // store keeps the records.
