@@ -5,7 +5,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GO      ?= go
-PLUGINS := driver-exec driver-docker driver-qemu network-bridge network-cni stats-host
+PLUGINS := consul csi driver-exec driver-docker driver-qemu network-bridge network-cni stats-host
 # Plugins that open a library at run time are linked dynamically, so they are
 # binaries of their own.
 OWN_PLUGINS := device-nvidia
@@ -17,6 +17,9 @@ COMPAT_MODULE := test/compat
 RACE := ./core/... ./sdk/... ./plugins/...
 # All packages: the SDK is a module of its own, which go.work builds with the rest.
 ALL := ./... ./sdk/...
+# Tests of processes mostly wait, so two packages for each processor are tested at once.
+# The target vet has done the checks that go test would repeat.
+TESTING := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -vet=off -timeout 25m
 # A process with the race detector sleeps for a second before it exits, and tests
 # start hundreds that end: they need not.
 export GORACE ?= atexit_sleep_ms=0
@@ -26,13 +29,14 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/drover, bin/drover-artifact, bin/drover-s3 and bin/plugins/*
+build: ## build bin/drover, bin/drover-artifact, bin/drover-s3, bin/drover-csi-local and bin/plugins/*
 	@mkdir -p bin/plugins
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover ./cmd/drover
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-plugins ./cmd/drover-plugins
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-artifact ./cmd/drover-artifact
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/drover-s3 ./cmd/drover-s3
 	@for p in $(PLUGINS); do ln -sf ../drover-plugins bin/plugins/$$p; done
+	@ln -sf drover-plugins bin/drover-csi-local
 	@for p in $(OWN_PLUGINS); do $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/$$p ./plugins/$$p || exit 1; done
 	@ls -1 bin bin/plugins
 
@@ -42,8 +46,8 @@ demo: build ## start a dev agent, run a job, wait until it is healthy, show it (
 
 .PHONY: test
 test: check-fmt vet build ## what CI runs: formatting, vet, build, every test, the core with the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 25m $(RACE)
-	$(GO) test -timeout 25m ./cmd/... ./internal/... ./test/... ./bench/... ./examples/...
+	CGO_ENABLED=1 $(GO) test -race $(TESTING) $(RACE)
+	$(GO) test $(TESTING) ./cmd/... ./internal/... ./test/... ./bench/... ./examples/...
 	cd $(COMPAT_MODULE) && GOWORK=off $(GO) test -timeout 10m ./...
 
 .PHONY: check
@@ -71,9 +75,10 @@ docs: ## regenerate parts of docs/design from layers.txt, the packages' docs and
 	$(GO) test -count=1 ./core/agent/group -run TestTheDiagram -update
 
 .PHONY: sim
-sim: ## run SIM (10000) random histories of vanishing nodes and SIM_SERVERS (1000) of servers; a failure prints its seed
+sim: ## run SIM (10000) random histories of vanishing nodes, SIM_SERVERS (1000) of servers and SIM_VOLUMES (1000) of a volume; a failure prints its seed
 	$(GO) test -count=1 -timeout 60m ./test/sim/interleave -rapid.seed=0 -rapid.checks=$${SIM:-10000}
 	DROVER_SIM_SEEDS=$${SIM_SERVERS:-1000} $(GO) test -count=1 -timeout 60m -v ./test/sim/servers
+	DROVER_SIM_SEEDS=$${SIM_VOLUMES:-1000} $(GO) test -count=1 -timeout 60m ./test/sim/volumes
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
@@ -92,6 +97,10 @@ compat: build ## compare our answers with the recorded answers of the reference 
 compat-cluster: build ## the same for three servers and a node in network namespaces (needs COMPAT and root)
 	@./test/compat/scenario.sh cluster $(COMPAT)
 
+.PHONY: compat-volumes
+compat-volumes: build ## the same for host volumes, and with CSI_PLUGIN=local or a driver for those of CSI (needs COMPAT and root)
+	@./test/compat/scenario.sh volumes $(COMPAT)
+
 .PHONY: compat-services
 compat-services: build ## the same for services, checks, identities and the keyring (needs COMPAT and root)
 	@./test/compat/scenario.sh services $(COMPAT)
@@ -104,6 +113,10 @@ clients: build ## test third-party programs (Prometheus) with a live agent, in a
 clients-suite: build ## run the tests of the reference's API client against bin/drover; test/compat/clients.reasons explains failures
 	@./test/compat/clients.sh
 
+.PHONY: gpu
+gpu: build ## run jobs on the NVIDIA GPUs of this machine and say what holds (needs root and nvcc)
+	@./test/gpu/check.sh bin
+
 .PHONY: cross
 cross: ## compile for the other platforms
 	@for t in linux/arm64 darwin/arm64 windows/amd64; do echo $$t; \
@@ -115,7 +128,7 @@ dist: ## release archives for linux/amd64 and linux/arm64 under dist/
 	@for arch in amd64 arm64; do d=dist/drover_$(VERSION)_linux_$$arch; mkdir -p $$d/plugins; \
 	  for b in drover drover-plugins drover-artifact drover-s3; do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/$$b ./cmd/$$b || exit 1; done; \
 	  for p in $(OWN_PLUGINS); do GOOS=linux GOARCH=$$arch CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$d/plugins/$$p ./plugins/$$p || exit 1; done; \
-	  for p in $(PLUGINS); do ln -sf ../drover-plugins $$d/plugins/$$p; done; cp LICENSE README.md $$d/; mkdir -p $$d/systemd; cp packaging/systemd/* $$d/systemd/; \
+	  for p in $(PLUGINS); do ln -sf ../drover-plugins $$d/plugins/$$p; done; ln -sf drover-plugins $$d/drover-csi-local; cp LICENSE README.md $$d/; mkdir -p $$d/systemd; cp packaging/systemd/* $$d/systemd/; \
 	  tar -C dist -czf $$d.tar.gz $$(basename $$d); done; ls -lh dist/*.tar.gz
 
 .PHONY: lint

@@ -41,7 +41,9 @@ func BenchmarkCycledJobs(b *testing.B) {
 			a.saveHeap(b, file+".before")
 		}
 		for _, prefix := range []string{"after-", "again-"} { // a leak grows in both rounds
+			began := processCPU(a.cmd.Process.Pid)
 			a.cycle(b, cycledJobs)
+			b.ReportMetric(processCPU(a.cmd.Process.Pid)-began, prefix+"cpu-s")
 			a.reportKept(b, "busy-")
 			a.collect(b)
 			time.Sleep(time.Minute)

@@ -34,11 +34,17 @@ for i in 1 2 3; do
 	HCL
 	start "$i"
 done
-until [ "$(write 1)" = 200 ]; do sleep 0.1; done
+# alive ends the measurement if an agent has ended by itself.
+alive() {
+	for i in 1 2 3; do
+		kill -0 "${pids[$i]}" 2>/dev/null || { echo "the agent s$i has ended; its log ends with:" >&2; tail -20 "$dir/s$i.log" >&2; exit 1; }
+	done
+}
+until [ "$(write 1)" = 200 ]; do alive; sleep 0.1; done
 times=()
 for _ in $(seq "${ROUNDS:-20}"); do
 	sleep "${STEADY:-11}"
-	at=$(leader 1)
+	at=$(leader 1) # of 127.0.0.1:PORT
 	l=$((${at##*:} - 16650))
 	through=$((l % 3 + 1))
 	began=$(date +%s%N)
@@ -48,6 +54,6 @@ for _ in $(seq "${ROUNDS:-20}"); do
 	wait "${pids[$l]}" 2>/dev/null || true
 	start "$l"
 	# The next round begins when all three are a cluster again.
-	until [ "$(curl -s -m 5 "$(http $through)/v1/operator/autopilot/health" -o /dev/null -w '%{http_code}')" = 200 ] && [ -n "$(leader 1)" ] && [ "$(write 1)" = 200 ]; do sleep 0.2; done
+	until [ "$(curl -s -m 5 "$(http $through)/v1/operator/autopilot/health" -o /dev/null -w '%{http_code}')" = 200 ] && [ -n "$(leader 1)" ] && [ "$(write 1)" = 200 ]; do alive; sleep 0.2; done
 done
 printf '%s\n' "${times[@]}" | sort -n | awk '{t[NR] = $1} END {printf "leader killed to the first write through a follower, %d kills: p50 %d ms, p99 %d ms, longest %d ms\n", NR, t[int((NR+1)/2)], t[int(NR*0.99+0.99)], t[NR]}'

@@ -155,7 +155,7 @@ func (n *shortNode) run(server string) {
 	defer parts.Wait()
 	parts.Go(func() { n.buffer.Run(n.ctx) })
 	parts.Go(func() {
-		for n.pause(lease.TTL / 3) {
+		for n.pause(lease.BeatAfter()) {
 			if _, err := c.Beat(n.ctx, id); err != nil && n.ctx.Err() == nil {
 				n.b.Error(err)
 			}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,8 +17,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/control/gc"
+	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pacer"
 	"github.com/drover-project/drover/core/server"
 )
 
@@ -77,7 +78,7 @@ func TestReplayChild(t *testing.T) {
 	if act == "" {
 		t.Skip("only BenchmarkReplay runs this")
 	}
-	debug.SetGCPercent(20) // the agent does the same while it starts: cmd/drover/daemon/heap.go
+	pacer.Start(durable.ProfileServer.Buffer()) // as in the agent, which starts
 	began := time.Now()
 	// No snapshot is taken meanwhile, as if all of it had happened within two minutes.
 	s, err := server.New(server.Config{DataDir: os.Getenv("DROVER_BENCH_DIR"), SnapshotThreshold: 1 << 40, GC: gc.DefaultThresholds(), HeartbeatTTL: time.Hour, Workers: 1, Logger: hclog.NewNullLogger()})

@@ -31,9 +31,18 @@ func (c *emptyCluster) AllocsByNode(string) []*model.Allocation           { retu
 func (c *emptyCluster) NodeByID(id string) *model.Node                    { return c.byID[id] }
 func (c *emptyCluster) LatestDeployment(string, string) *model.Deployment { return nil }
 func (c *emptyCluster) SchedulerConfig() *model.SchedulerConfiguration    { return &c.cfg }
+func (c *emptyCluster) NamespaceByName(string) *model.Namespace           { return nil }
 func (c *emptyCluster) NodePoolByName(string) *model.NodePool             { return nil }
 func (c *emptyCluster) NodeUsed(string) (int64, int64, int64)             { return 0, 0, 0 }
 func (c *emptyCluster) NodeCount() int                                    { return len(c.nodes) }
+func (c *emptyCluster) JobOf(*model.Allocation) *model.Job                { return c.job }
+func (c *emptyCluster) HostVolumeByID(string) *model.HostVolume           { return nil }
+func (c *emptyCluster) HostVolumesByNode(string) []*model.HostVolume      { return nil }
+func (c *emptyCluster) CSIVolumeByID(_, _ string) *model.CSIVolume        { return nil }
+func (c *emptyCluster) CSIVolumeHolders(_, _ string) []*model.Allocation  { return nil }
+func (c *emptyCluster) VolumeClaimOf(*model.VolumeClaim) *model.VolumeClaim {
+	return nil
+}
 func (c *emptyCluster) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 	return func(yield func(*model.Node, model.NodeUse) bool) {
 		for _, n := range c.nodes {

@@ -142,7 +142,7 @@ func simulate(all context.Context, b *testing.B, i int, server string, silence <
 					lose() // and nothing more is said on a connection that stays open otherwise
 				}
 				return
-			case <-time.After(lease.TTL / 3):
+			case <-time.After(lease.BeatAfter()):
 				if next, err := c.Beat(ctx, id); err == nil {
 					lease = next
 				} else if ctx.Err() == nil {

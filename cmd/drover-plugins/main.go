@@ -15,22 +15,30 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drover-project/drover/plugins/consul/consulplugin"
+	"github.com/drover-project/drover/plugins/csi-local/csilocal"
+	"github.com/drover-project/drover/plugins/csi/csiplugin"
 	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
 	"github.com/drover-project/drover/plugins/network-bridge/networkbridge"
 	"github.com/drover-project/drover/plugins/network-cni/networkcni"
 	"github.com/drover-project/drover/plugins/stats-host/statshost"
+	_ "github.com/drover-project/drover/sdk/plugin/oneproc" // each process is 0.4 MiB smaller
 )
 
-// plugins maps the name of each plugin to its main function.
+// plugins maps the name of each plugin to its main function. drover-csi-local is none: it is
+// a CSI driver, and has its text here all the same.
 var plugins = map[string]func() error{
-	"driver-docker":  driverdocker.Main,
-	"driver-exec":    driverexec.Main,
-	"driver-qemu":    driverqemu.Main,
-	"network-bridge": networkbridge.Main,
-	"network-cni":    networkcni.Main,
-	"stats-host":     statshost.Main,
+	"consul":           consulplugin.Main,
+	"csi":              csiplugin.Main,
+	"driver-docker":    driverdocker.Main,
+	"driver-exec":      driverexec.Main,
+	"driver-qemu":      driverqemu.Main,
+	"drover-csi-local": csilocal.Main,
+	"network-bridge":   networkbridge.Main,
+	"network-cni":      networkcni.Main,
+	"stats-host":       statshost.Main,
 }
 
 func main() {

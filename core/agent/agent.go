@@ -36,26 +36,32 @@ import (
 	"github.com/drover-project/drover/core/agent/cutoff"
 	"github.com/drover-project/drover/core/agent/devices"
 	"github.com/drover-project/drover/core/agent/fingerprint"
+	"github.com/drover-project/drover/core/agent/hostvolumes"
 	"github.com/drover-project/drover/core/agent/local"
+	"github.com/drover-project/drover/core/agent/logins"
+	"github.com/drover-project/drover/core/agent/quota"
+	"github.com/drover-project/drover/core/agent/registrar"
 	"github.com/drover-project/drover/core/agent/releases"
 	"github.com/drover-project/drover/core/agent/serve"
 	"github.com/drover-project/drover/core/agent/session"
 	"github.com/drover-project/drover/core/agent/stats"
+	"github.com/drover-project/drover/core/agent/storage"
 	"github.com/drover-project/drover/core/agent/taskapi"
+	"github.com/drover-project/drover/core/agent/taskroot"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/agent/update"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/confine"
 	"github.com/drover-project/drover/core/pluginhost/device"
+	"github.com/drover-project/drover/core/pluginhost/registry"
 	"github.com/drover-project/drover/core/rpc"
-	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // Config configures a node.
 type Config struct {
-	DataDir  string // of the node: state, plugins' sockets
+	DataDir  string // the node's own directory: state, plugins' sockets
 	AllocDir string // default DataDir/alloc
 	Region   string
 	Logger   hclog.Logger
@@ -76,9 +82,9 @@ type Config struct {
 	PluginArgs map[string][]string
 	// PluginInstall lets operators install and remove plugins over the API.
 	PluginInstall bool
-	// PluginAccess is what the operator says about the rights of plugins, by the names
-	// of files, and Hidden are directories that restricted plugins cannot read, besides
-	// the node's own.
+	// PluginAccess has the operator's settings for the rights of plugins, by the name of
+	// the plugin's file. Hidden are directories that restricted plugins cannot read,
+	// besides the node's own.
 	PluginAccess map[string]confine.Access
 	Hidden       []string
 	// PluginLimits limit the processes of plugins, by name; "*" applies to all others.
@@ -103,8 +109,8 @@ type Config struct {
 	// Rules are the operator's rules for tasks: which variables they inherit and as
 	// which users they may run.
 	Rules alloc.Rules
-	// Ineligible registers a new node as ineligible, until an operator makes it
-	// eligible; later registrations change nothing.
+	// Ineligible registers a new node as ineligible, until an operator makes it eligible.
+	// It has no effect on a node that the servers know.
 	Ineligible bool
 	// NoExec rejects operators' commands in tasks.
 	NoExec bool
@@ -115,6 +121,18 @@ type Config struct {
 	DynamicUserMin, DynamicUserMax int
 	// SecretsInMemory mounts secrets directories in memory if the agent is able to.
 	SecretsInMemory bool
+	// ChrootEnv lists what tasks with a root file system that the agent builds see of the
+	// machine: path on the machine = path in the task. Empty means its programs, libraries
+	// and settings.
+	ChrootEnv map[string]string
+	// DNS configures the node's DNS server; nil means none.
+	DNS *DNS
+	// Advertise says in which clusters the agent registers itself, by registry and cluster.
+	Advertise map[string]map[string]Advertised
+	// HostVolumesDir is where dynamic host volumes are made, and HostVolumePluginDir has the
+	// executables that make them: DataDir/host_volumes and DataDir/host_volume_plugins by
+	// default.
+	HostVolumesDir, HostVolumePluginDir string
 }
 
 // Plugins is the part of the plugin host that the agent uses.
@@ -124,6 +142,10 @@ type Plugins interface {
 	devices.Plugins
 	alloc.Networks
 	collect.Networks
+	storage.Plugins
+	registrar.Host
+	logins.Host
+	QueryRegistry(ctx context.Context, registryName string, q registry.Query) (*registry.Answer, error)
 	Networks() ([]pluginhost.NetworkFingerprint, <-chan struct{})
 	Plugins() ([]pluginhost.PluginStatus, <-chan struct{})
 	HostStats(ctx context.Context) []pluginhost.HostReading
@@ -138,34 +160,50 @@ type Agent struct {
 	plugins Plugins
 	facts   *fingerprint.Facts
 	updates *update.Buffer
-	// collector removes what nobody needs any more.
+	// collector removes data of ended allocs, and tasks without an alloc.
 	collector *collect.Collector
 	server    *serve.Server
 	allocs    *allocs.Set
 	running   atomic.Pointer[allocs.Set] // allocs, for the plugin host, which starts before
 	devices   *devices.Keeper
+	volumes   *hostvolumes.Keeper
+	storage   *storage.Keeper
+	limits    error // why the file system of the allocs cannot limit them; nil if it can
 	checks    *checks.Node
-	nodeID    string
-	secret    string
-	// instance identifies this process: see rpc.Identity.
-	instance string
-	stats    *stats.Tasks
-	meta     dynamicMeta
+	registrar *registrar.Keeper
+	logins    *logins.Keeper
+	self
+	stats *stats.Tasks
+	meta  dynamicMeta
 	// releases installs the plugins of the cluster's registry; nil if there is no
 	// plugin host.
 	releases *releases.Keeper
 	schemas  schemas
 
-	session *session.Session
-	cutoff  *cutoff.Watch
-	http    *rpc.HTTPListener
-	taskAPI *taskapi.Listener
+	connections
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
 	mu   sync.Mutex
 	node *model.Node
+}
+
+// self is who the node is: see rpc.Identity.
+type self struct {
+	nodeID   string
+	secret   string
+	instance string // identifies this process
+}
+
+// connections are those of the node to its servers, and the listeners for requests of
+// servers and of tasks.
+type connections struct {
+	session *session.Session
+	cutoff  *cutoff.Watch
+	http    *rpc.HTTPListener
+	taskAPI *taskapi.Listener
+	dns     *resolver // nil without Config.DNS
 }
 
 // New opens the node's state and starts its plugins. Start starts the node.
@@ -184,7 +222,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{http: rpc.NewHTTPListener(), cfg: cfg, store: store, plugins: cfg.Plugins}
+	a := &Agent{cfg: cfg, store: store, plugins: cfg.Plugins, connections: connections{http: rpc.NewHTTPListener()}}
 	if a.taskAPI, err = taskapi.New(); err == nil {
 		err = a.open(ctx)
 	}
@@ -220,37 +258,20 @@ func setDefaults(cfg *Config) {
 // the machine is fingerprinted.
 func (a *Agent) open(ctx context.Context) error {
 	var err error
-	if a.nodeID, a.secret, err = identity(ctx, a.store); err != nil {
+	if err = a.readOwn(ctx); err != nil {
 		return err
 	}
 	a.instance = uuid.NewString()
-	if err = a.meta.load(ctx, a.store); err != nil {
-		return err
-	}
 	a.session, err = session.New(ctx, session.Config{
 		Servers: a.cfg.Servers, Store: a.store, NodeID: a.nodeID, SecretID: a.secret, Instance: a.instance, RetryMax: a.cfg.RetryMax, Intro: a.cfg.Intro, Logger: a.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	started, probed := make(chan error, 1), make(chan struct{})
-	if a.plugins == nil {
-		a.host, err = pluginhost.New(pluginhost.Config{
-			Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
-			Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, Args: a.cfg.PluginArgs, LogCollector: a.cfg.LogCollector,
-			Confine: true, Access: a.cfg.PluginAccess, Hidden: append(slices.Clone(a.cfg.Hidden), a.cfg.DataDir, a.cfg.AllocDir),
-			ProcessLimits: a.cfg.PluginLimits, StatsInterval: a.cfg.StatsInterval, Tasks: a.tasksToMeasure,
-			Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
-			Host:     plugin.Host{Version: a.cfg.Fingerprint.Version, NodeID: a.nodeID, Region: a.cfg.Region},
-			Env:      []string{plugin.StateDirEnv + "=" + pluginStateDir(a.cfg.DataDir)},
-		})
-		if err != nil {
-			return err
-		}
-		a.plugins = a.host
-		go func() { started <- a.host.Start(ctx) }()
-	} else {
-		started <- nil
+	probed := make(chan struct{})
+	started, err := a.openHost(ctx, probed)
+	if err != nil {
+		return err
 	}
 	if err := a.openReleases(ctx); err != nil {
 		return err
@@ -262,22 +283,29 @@ func (a *Agent) open(ctx context.Context) error {
 	if err := a.openDevices(ctx); err != nil {
 		return err
 	}
+	if err := a.openStorage(ctx); err != nil {
+		return err
+	}
+	a.openDisks()
 	a.checks = checks.New(checks.Config{Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("checks")})
 	run := &alloc.Config{
-		Checks: a.checks, Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.devices, Networks: a.plugins, Store: a.store,
-		Publish: func(v *model.Allocation) { a.updates.Put(v, false) },
-		Ended:   func(string) { a.collector.Garbage() }, Previous: func(id string) <-chan struct{} { return a.allocs.Previous(id) },
+		Checks: a.checks, Node: a.Node, Region: a.cfg.Region, Root: a.cfg.AllocDir, Drivers: a.plugins, Devices: a.devices, Networks: a.plugins, Storage: a.storage, Store: a.store, Disks: quota.Disks{},
+		Publish: func(v *model.Allocation) {
+			a.updates.Put(v, false)
+			a.registrar.Changed()
+		},
+		Ended: func(string) { a.collector.Garbage(); a.storage.Look() }, Previous: func(id string) <-chan struct{} { return a.allocs.Previous(id) },
 		Starts: make(chan struct{}, a.cfg.ParallelStarts),
 		Data:   dataSource{a}, DataPace: alloc.NewPace(dataRate),
 		HostEnv: os.Environ(), Rules: a.cfg.Rules, Now: time.Now, Jitter: rand.Float64, Logger: a.cfg.Logger.Named("alloc"),
 	}
-	if a.cfg.DynamicUserMax > 0 && os.Geteuid() != 0 {
-		return errdefs.FailedPreconditionf("client.users: an agent that does not run as root cannot run tasks as other users; run it as root, or leave the block out")
-	}
+	a.openRegistrar()
+	run.Logins = a.logins
 	groups := cgroup.New(cgroup.Config{Owner: a.owner(), Cores: a.usableCores, Logger: a.cfg.Logger.Named("cgroup")})
 	run.Cgroups = groups
-	run.Users = alloc.NewUsers(a.cfg.DynamicUserMin, a.cfg.DynamicUserMax, userExists)
-	a.prepares(run)
+	if err := a.prepares(run); err != nil {
+		return err
+	}
 	a.allocs = allocs.New(allocs.Config{
 		Run: run, Updates: a.updates, Limited: func() { a.cutoff.Look() }, Garbage: func() { a.collector.Garbage() }, Parallel: a.cfg.ParallelStarts, Logger: a.cfg.Logger,
 	})
@@ -299,11 +327,49 @@ func (a *Agent) open(ctx context.Context) error {
 	return nil
 }
 
+// openHost begins to start the plugin host, unless the agent has plugins from elsewhere.
+// started has the outcome. The host asks for the topology after probed is closed.
+func (a *Agent) openHost(ctx context.Context, probed <-chan struct{}) (started <-chan error, err error) {
+	out := make(chan error, 1)
+	if a.plugins != nil {
+		out <- nil
+		return out, nil
+	}
+	a.host, err = pluginhost.New(pluginhost.Config{
+		Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
+		Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, Args: a.cfg.PluginArgs, LogCollector: a.cfg.LogCollector,
+		OnDemand: []string{storage.Adapter, registrar.Plugin}, Confine: true, Access: a.cfg.PluginAccess, Hidden: append(slices.Clone(a.cfg.Hidden), a.cfg.DataDir, a.cfg.AllocDir),
+		ProcessLimits: a.cfg.PluginLimits, StatsInterval: a.cfg.StatsInterval, Tasks: a.tasksToMeasure,
+		Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
+		Roots:    taskroot.New(a.cfg.ChrootEnv, a.cfg.DataDir, a.cfg.AllocDir),
+		Host:     plugin.Host{Version: a.cfg.Fingerprint.Version, NodeID: a.nodeID, Region: a.cfg.Region},
+		Env:      []string{plugin.StateDirEnv + "=" + pluginStateDir(a.cfg.DataDir)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.plugins = a.host
+	go func() { out <- a.host.Start(ctx) }()
+	return out, nil
+}
+
+// readOwn reads what the node remembers of itself: who it is, its metadata and its host
+// volumes.
+func (a *Agent) readOwn(ctx context.Context) (err error) {
+	if a.nodeID, a.secret, err = identity(ctx, a.store); err != nil {
+		return err
+	}
+	if err = a.meta.load(ctx, a.store); err != nil {
+		return err
+	}
+	return a.openHostVolumes(ctx)
+}
+
 // serve makes the server of requests to the node.
 func (a *Agent) serve() {
 	cfg := serve.Config{
 		Root: a.cfg.AllocDir, Allocs: a.allocs, Collector: a.collector, Meta: metaOf{a}, Cluster: a.session, HTTP: a.http,
-		PluginInstall: a.cfg.PluginInstall, Machine: a.plugins, Samples: a.stats, MHz: a.mhz(), NoExec: a.cfg.NoExec, Logger: a.cfg.Logger,
+		PluginInstall: a.cfg.PluginInstall, Machine: a.plugins, Samples: a.stats, MHz: a.mhz(), NoExec: a.cfg.NoExec, HostVolumes: a.volumes, Storage: a.storage, Logger: a.cfg.Logger,
 	}
 	if a.host != nil {
 		cfg.Plugins, cfg.Drivers = a.host, a.host
@@ -316,7 +382,7 @@ func (a *Agent) Call(ctx context.Context, call rpc.Call, in <-chan []byte, send 
 	return a.server.Call(ctx, call, in, send)
 }
 
-// userExists reports whether an id is that of a user or a group of the machine.
+// userExists reports whether a user or a group of the machine has an id.
 func userExists(id int) bool {
 	_, err := user.LookupId(strconv.Itoa(id))
 	_, gerr := user.LookupGroupId(strconv.Itoa(id))
@@ -347,9 +413,15 @@ func (a *Agent) Start(ctx context.Context) error {
 		return err
 	}
 	a.allocs.Restore(records)
+	a.dns.restore()
+	a.redescribe() // drivers of volumes run in allocs
 	a.work.Go(func() { a.updates.Run(ctx) })
 	a.work.Go(func() { a.devices.Run(ctx) })
+	a.work.Go(func() { a.volumes.Run(ctx) })
+	a.work.Go(func() { a.storage.Run(ctx) })
+	a.work.Go(func() { a.watchDisks(ctx) })
 	a.work.Go(func() { a.followFingerprints(ctx) })
+	a.work.Go(func() { a.registrar.Run(ctx) })
 	a.work.Go(func() { a.session.Run(ctx) })
 	a.work.Go(func() { a.cutoff.Run(ctx) })
 	a.keepReleases(ctx)
@@ -376,12 +448,14 @@ func (a *Agent) Close() error {
 	}
 	a.work.Wait()
 	a.allocs.Close()
+	a.storage.Close()
 	a.checks.Close()
 	a.stats.Close()
 	return a.closeParts()
 }
 
 func (a *Agent) closeParts() error {
+	a.dns.close()
 	if a.taskAPI != nil {
 		_ = a.taskAPI.Close() // connections of tasks, which try again
 	}
@@ -391,8 +465,8 @@ func (a *Agent) closeParts() error {
 	return a.store.Close()
 }
 
-// Remaining counts the allocs that have not ended, without those of system jobs if they are
-// to be ignored.
+// Remaining counts the allocs that have not ended, without allocs of system jobs if they
+// are to be ignored.
 func (a *Agent) Remaining(ignoreSystem bool) (n int) {
 	for _, r := range a.allocs.Runners() {
 		kind := r.Alloc().Job.Type
@@ -405,4 +479,7 @@ func (a *Agent) Remaining(ignoreSystem bool) (n int) {
 
 // StopAll stops every alloc and waits until all have ended or ctx ends. Tasks that
 // still run then are killed, so that nothing is left behind.
-func (a *Agent) StopAll(ctx context.Context) { a.allocs.StopAll(ctx) }
+func (a *Agent) StopAll(ctx context.Context) {
+	a.allocs.StopAll(ctx)
+	a.flushServices(ctx)
+}

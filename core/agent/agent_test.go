@@ -403,14 +403,14 @@ func TestOperatorsCanLookIntoAnAlloc(t *testing.T) {
 	b := newBed(t)
 	b.servers.assign(newAlloc("a1", newTask("web")))
 	b.status("a1", "running")
-	files, err := ask[[]rpc.FileInfo](t, b, rpc.MethodListFiles, rpc.FileRequest{AllocID: "a1", Path: "/"})
+	files, err := ask[[]model.FileInfo](t, b, rpc.MethodListFiles, rpc.FileRequest{AllocID: "a1", Path: "/"})
 	if err != nil || len(files) != 2 {
 		t.Errorf("%v %v", files, err)
 	}
 	call, _ := rpc.NewCall(rpc.MethodStreamLogs, rpc.LogRequest{AllocID: "a1", Task: "web", Type: "stdout"})
 	var logs string
 	err = b.agent.Call(t.Context(), call, nil, func(p []byte) error {
-		var f rpc.StreamFrame
+		var f model.StreamFrame
 		err := json.Unmarshal(p, &f)
 		logs += string(f.Data)
 		return err
@@ -451,7 +451,7 @@ func TestLogsAreFollowedOverRotatedFiles(t *testing.T) {
 	call, _ := rpc.NewCall(rpc.MethodStreamLogs, rpc.LogRequest{AllocID: "a1", Task: "web", Type: "stdout", Origin: "end", Offset: 1, Follow: true})
 	got := ""
 	err := b.agent.Call(ctx, call, nil, func(p []byte) error {
-		var f rpc.StreamFrame
+		var f model.StreamFrame
 		if err := json.Unmarshal(p, &f); err != nil {
 			return err
 		}
@@ -479,6 +479,17 @@ func TestExecCarriesOutputAndExitCode(t *testing.T) {
 	want := []string{`{"stdout":{"data":"aGk="}}`, `{"stdout":{"close":true}}`, `{"stderr":{"close":true}}`, `{"exited":true,"result":{"exit_code":3}}`}
 	if err != nil || !slices.Equal(out, want) {
 		t.Errorf("%v %v", out, err)
+	}
+}
+
+func TestAnExecOfAnUnknownTaskSaysSo(t *testing.T) {
+	b := newBed(t)
+	b.servers.assign(newAlloc("a1", newTask("web")))
+	b.status("a1", "running")
+	call, _ := rpc.NewCall(rpc.MethodExec, rpc.ExecRequest{AllocID: "a1", Task: "nope", Cmd: []string{"hi"}})
+	err := b.agent.Call(t.Context(), call, make(chan []byte), func([]byte) error { t.Error("it answered"); return nil })
+	if !errdefs.IsInvalidArgument(err) || err.Error() != `unknown task name "nope"` {
+		t.Errorf("got %v", err)
 	}
 }
 

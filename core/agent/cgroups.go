@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// owner names this agent among those of the machine, in what outlives it. Agents in
-// containers may have the same directory, but each has process ids of its own.
+// owner names this agent in what outlives it, since a machine may have several agents.
+// Agents in containers may have the same directory, but each has process ids of its own.
 func (a *Agent) owner() string {
 	dir, err := filepath.Abs(a.cfg.DataDir)
 	if err != nil {
@@ -19,7 +19,7 @@ func (a *Agent) owner() string {
 	return pids + " " + dir
 }
 
-// usableCores are the machine's cores without those that the operator keeps from tasks.
+// usableCores are the machine's cores without the cores that the operator has reserved.
 func (a *Agent) usableCores() []int {
 	var out []int
 	for _, c := range a.facts.Resources.Processors.Topology.Cores {

@@ -19,6 +19,8 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/device"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/network"
+	"github.com/drover-project/drover/core/pluginhost/registry"
+	"github.com/drover-project/drover/core/pluginhost/volume"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/schema"
@@ -115,11 +117,43 @@ func (d *fakeDriver) Networks() ([]pluginhost.NetworkFingerprint, <-chan struct{
 	return d.networks, make(chan struct{})
 }
 
+func (d *fakeDriver) Registries() ([]pluginhost.RegistryFingerprint, <-chan struct{}) {
+	return nil, make(chan struct{})
+}
+
+func (d *fakeDriver) SyncServices(_ context.Context, name string, _ registry.SyncRequest) (*registry.SyncResult, error) {
+	return nil, errdefs.NotFoundf("no registry %q", name)
+}
+
+func (d *fakeDriver) LoginAt(_ context.Context, name string, _ registry.LoginRequest) (*registry.Login, error) {
+	return nil, errdefs.NotFoundf("no registry %q", name)
+}
+
+func (d *fakeDriver) LogoutFrom(_ context.Context, name, _ string, _ registry.Credential) error {
+	return errdefs.NotFoundf("no registry %q", name)
+}
+
+func (d *fakeDriver) QueryRegistry(_ context.Context, name string, _ registry.Query) (*registry.Answer, error) {
+	return nil, errdefs.NotFoundf("no registry %q", name)
+}
+
 func (d *fakeDriver) CreateNetwork(_ context.Context, r network.Request) (*network.Attachment, error) {
 	return nil, errdefs.NotFoundf("no network %q", r.Network)
 }
 
 func (d *fakeDriver) DestroyNetwork(context.Context, string, string) error { return nil }
+
+func (d *fakeDriver) Volumes() ([]pluginhost.VolumeFingerprint, <-chan struct{}) { return nil, nil }
+
+func (d *fakeDriver) WithVolume(context.Context, string, func(context.Context, volume.Backend) error) error {
+	return errdefs.NotFoundf("no storage plugins")
+}
+
+func (d *fakeDriver) RunVolume(context.Context, pluginhost.VolumeInstance) error {
+	return errdefs.NotFoundf("no storage plugins")
+}
+
+func (d *fakeDriver) EndVolume(context.Context, string, string) error { return nil }
 
 func (d *fakeDriver) ListNetworks(context.Context) (map[string][]string, error) { return nil, nil }
 
@@ -530,6 +564,10 @@ func (s *fakeServers) AllocData(context.Context, rpc.Identity, string, func(*rpc
 
 func (s *fakeServers) Identities(context.Context, rpc.Identity, rpc.IdentityQuery) (rpc.IdentityAnswer, error) {
 	return rpc.IdentityAnswer{}, errdefs.Unimplementedf("no tokens")
+}
+
+func (s *fakeServers) ClaimVolume(context.Context, rpc.Identity, rpc.VolumeQuery) (rpc.VolumeGrant, error) {
+	return rpc.VolumeGrant{}, errdefs.Unimplementedf("these servers have no volumes")
 }
 
 func (s *fakeServers) CheckToken(context.Context, rpc.Identity, string) error {

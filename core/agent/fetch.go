@@ -11,6 +11,7 @@ import (
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/artifact"
 	"github.com/drover-project/drover/core/agent/template"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // artifacts fetches for the runners.
@@ -24,17 +25,21 @@ func (a artifacts) Fetch(ctx context.Context, q alloc.ArtifactRequest, progress 
 // templates renders for the runners.
 type templates struct{ *template.Engine }
 
-// Open opens the templates of a task. What they write is the agent's unless
-// they say otherwise; what they read, they read as the alloc's namespace and job.
+// Open opens the templates of a task. Their files belong to the agent unless they name an
+// owner. They read variables and services on behalf of the alloc's namespace and job.
 func (t templates) Open(ctx context.Context, q alloc.TemplateTask) (alloc.Rendering, error) {
 	return t.Engine.Open(ctx, template.Task{
 		Templates: q.Templates, Env: q.Env, TaskDir: q.TaskDir, AllocDir: q.AllocDir, UID: os.Getuid(), GID: os.Getgid(),
-		Scope: scopeOf(q.Alloc.Namespace, q.Alloc.JobID), Running: q.Running,
+		Scope: scopeOf(q.Alloc.Namespace, q.Alloc.JobID), Registry: q.Registry, Running: q.Running,
 	})
 }
 
-// prepares gives the runners what they prepare tasks with.
-func (a *Agent) prepares(run *alloc.Config) {
+// prepares passes the artifact fetcher, the templates and the like to the runners.
+func (a *Agent) prepares(run *alloc.Config) error {
+	if a.cfg.DynamicUserMax > 0 && os.Geteuid() != 0 {
+		return errdefs.FailedPreconditionf("client.users: an agent that does not run as root cannot run tasks as other users; run it as root, or leave the block out")
+	}
+	run.Users = alloc.NewUsers(a.cfg.DynamicUserMin, a.cfg.DynamicUserMax, userExists)
 	fetch := artifact.DefaultConfig()
 	if a.cfg.Artifact != nil {
 		fetch = *a.cfg.Artifact
@@ -48,13 +53,13 @@ func (a *Agent) prepares(run *alloc.Config) {
 	run.Identities, run.API = signatures{a}, a.taskAPI
 	run.Templates = templates{template.New(render)}
 	run.Limits, run.MaxKillTimeout = alloc.DefaultLimits(), a.cfg.MaxKillTimeout
-	if !a.cfg.SecretsInMemory {
-		return
+	if a.cfg.SecretsInMemory {
+		if err := allocdir.ProbeSecrets(a.cfg.AllocDir); err != nil {
+			a.cfg.Logger.Warn("secrets of tasks are kept on disk", "reason", err)
+		} else {
+			run.SecretsInMemory = true
+			a.facts.Attributes["drover.secrets.tmpfs"] = "true"
+		}
 	}
-	if err := allocdir.ProbeSecrets(a.cfg.AllocDir); err != nil {
-		a.cfg.Logger.Warn("secrets of tasks are kept on disk", "reason", err)
-		return
-	}
-	run.SecretsInMemory = true
-	a.facts.Attributes["drover.secrets.tmpfs"] = "true"
+	return a.openDNS(run)
 }

@@ -18,7 +18,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent"
+	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // foreignBed is a real agent with a plugin that speaks only the reference's protocol and
@@ -27,19 +29,24 @@ type foreignBed struct {
 	*bed
 	agent   *agent.Agent
 	plugins string
+	names   []string // of the plugins' files
 	v2      bool
 }
 
-// foreignPlugin is the fixture's file name, which has it start tasks by executors.
-const foreignPlugin = "executor-plugin"
-
-// newForeignBed starts the agent, with plugins of more directories too.
+// newForeignBed starts the agent with the fixture under a name that has it start tasks by
+// executors, and with plugins of more directories.
 func newForeignBed(t *testing.T, more ...string) *foreignBed {
+	t.Helper()
+	return newForeignBedOf(t, []string{"executor-plugin"}, more...)
+}
+
+// newForeignBedOf starts the agent with the fixture under names that say what it is like.
+func newForeignBedOf(t *testing.T, names []string, more ...string) *foreignBed {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes cgroups")
 	}
-	b := &foreignBed{bed: &bed{t: t, dir: t.TempDir(), driver: newFakeDriver(), servers: newFakeServers()}, plugins: t.TempDir()}
+	b := &foreignBed{bed: &bed{t: t, dir: t.TempDir(), driver: newFakeDriver(), servers: newFakeServers()}, plugins: t.TempDir(), names: names}
 	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	if b.v2 = err == nil; !b.v2 {
 		for _, c := range []string{"freezer", "cpu", "memory", "cpuset"} {
@@ -48,17 +55,20 @@ func newForeignBed(t *testing.T, more ...string) *foreignBed {
 			}
 		}
 	}
-	file := filepath.Join(b.plugins, foreignPlugin)
+	file := filepath.Join(t.TempDir(), "plugin")
 	if built := os.Getenv("DROVER_TEST_FOREIGN_PLUGIN"); built != "" { // where there is no compiler
-		body, err := os.ReadFile(built)
-		if err == nil {
-			err = os.WriteFile(file, body, 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		file = built
 	} else {
 		buildPlugin(t, file, "../pluginhost/testdata/nomadplugin")
+	}
+	body, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(b.plugins, name), body, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, dir := range more {
 		buildPlugin(t, filepath.Join(b.plugins, filepath.Base(dir)), dir)
@@ -120,6 +130,12 @@ func (b *foreignBed) run(script string, cores ...uint16) string {
 
 func (b *foreignBed) runWith(driver, script string, cores ...uint16) string {
 	b.t.Helper()
+	return b.place(driver, script, func(r *model.AllocatedTaskResources) { r.Cpu.ReservedCores = cores })
+}
+
+// place has the servers place a task with the resources that give adds to.
+func (b *foreignBed) place(driver, script string, give func(*model.AllocatedTaskResources)) string {
+	b.t.Helper()
 	id := fmt.Sprintf("f%d-%d", len(b.ids()), time.Now().UnixNano())
 	b.servers.set(func() {
 		task := newTask("web")
@@ -127,9 +143,11 @@ func (b *foreignBed) runWith(driver, script string, cores ...uint16) string {
 		task.LogConfig = &model.LogConfig{Disabled: true, MaxFiles: 1, MaxFileSizeMB: 1}
 		task.RestartPolicy = &model.RestartPolicy{Mode: "fail"}
 		x := newAlloc(id, task)
-		x.AllocatedResources = &model.AllocatedResources{Tasks: map[string]*model.AllocatedTaskResources{"web": {
-			Cpu: model.AllocatedCpuResources{CpuShares: 100, ReservedCores: cores}, Memory: model.AllocatedMemoryResources{MemoryMB: 64},
-		}}}
+		r := &model.AllocatedTaskResources{
+			Cpu: model.AllocatedCpuResources{CpuShares: 100}, Memory: model.AllocatedMemoryResources{MemoryMB: 64},
+		}
+		give(r)
+		x.AllocatedResources = &model.AllocatedResources{Tasks: map[string]*model.AllocatedTaskResources{"web": r}}
 		x.AllocModifyIndex = b.servers.index
 		b.servers.allocs[id] = x
 	})
@@ -160,6 +178,16 @@ func (b *foreignBed) members(id string) []string {
 	return strings.Fields(string(raw))
 }
 
+// groupsOf are the cgroups of the alloc's processes, wherever they are.
+func (b *foreignBed) groupsOf(id string) map[int]string {
+	out := map[int]string{}
+	for _, pid := range processesOf(id) {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		out[pid] = string(raw)
+	}
+	return out
+}
+
 // processesOf are the machine's processes with the alloc in their environment.
 func processesOf(id string) (out []int) {
 	found, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -173,22 +201,23 @@ func processesOf(id string) (out []int) {
 	return out
 }
 
-// killPlugin kills the plugin's process and leaves its executors.
+// killPlugin kills the plugins' processes and leaves their executors.
 func (b *foreignBed) killPlugin() {
 	b.t.Helper()
 	killed := 0
 	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range found {
 		body, err := os.ReadFile(file)
-		if err == nil && strings.HasSuffix(string(body), "/"+foreignPlugin+"\x00") && strings.HasPrefix(string(body), b.plugins) {
+		name, ours := strings.CutPrefix(strings.TrimSuffix(string(body), "\x00"), b.plugins+"/")
+		if err == nil && ours && slices.Contains(b.names, name) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			if syscall.Kill(pid, syscall.SIGKILL) == nil {
 				killed++
 			}
 		}
 	}
-	if killed == 0 {
-		b.t.Fatal("the plugin's process was not found")
+	if killed != len(b.names) {
+		b.t.Fatalf("%d processes of the plugins %q were found", killed, b.names)
 	}
 }
 
@@ -289,7 +318,7 @@ func TestATaskOfAnExecutorHasItsCoresForItself(t *testing.T) {
 	allowed := func(id string) string {
 		pids := b.members(id)
 		if len(pids) == 0 {
-			t.Fatalf("no process of %s is in its cgroup %q", id, b.group(id))
+			t.Fatalf("no process of %s is in its cgroup %q; its processes are in %v", id, b.group(id), b.groupsOf(id))
 		}
 		status, _ := os.ReadFile("/proc/" + pids[0] + "/status")
 		_, rest, _ := strings.Cut(string(status), "Cpus_allowed_list:\t")
@@ -312,4 +341,73 @@ func TestATaskOfAnExecutorHasItsCoresForItself(t *testing.T) {
 		list, err := os.ReadFile(share)
 		return err == nil && strings.HasPrefix(string(list), "0")
 	})
+}
+
+// TestADriverAndADeviceBuiltForNomadServeATaskOverKills has the driver start tasks itself, as
+// one whose tasks are kept by a daemon does.
+func TestADriverAndADeviceBuiltForNomadServeATaskOverKills(t *testing.T) {
+	b := newForeignBedOf(t, []string{"hello-plugin", "abacus-device"})
+	defer b.close()
+	id := b.place("hello", "exec sleep 1000", func(r *model.AllocatedTaskResources) {
+		r.Devices = []*model.AllocatedDeviceResource{{Vendor: "acme", Type: "abacus", Name: "mk1", DeviceIDs: []string{"a2"}}}
+	})
+	b.await(id, "running")
+	pids := processesOf(id)
+	if len(pids) != 1 {
+		t.Fatalf("processes of the task: %v", pids)
+	}
+	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pids[0])); err != nil || !strings.Contains(string(env), "\x00ABACI=a2\x00") {
+		t.Errorf("the environment of the task is %q, %v", env, err)
+	}
+	b.killPlugin()
+	b.close()
+	b.open()
+	if now := processesOf(id); !slices.Equal(now, pids) {
+		t.Errorf("after kills of the plugins and a restart of the agent %v run, and %v before", now, pids)
+	}
+	b.agent.StopAll(t.Context())
+	b.await(id, "complete")
+	b.eventually("nothing is left", func() bool { return len(processesOf(id)) == 0 })
+}
+
+// TestAChrootDriverFindsTheRootFileSystemOfItsTasks has a driver that only changes the root
+// directory of its tasks to their folder, over kills of the plugin and of the agent.
+func TestAChrootDriverFindsTheRootFileSystemOfItsTasks(t *testing.T) {
+	b := newForeignBedOf(t, []string{"chroot-plugin"})
+	defer b.close()
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip(err)
+	}
+	id := b.run(`echo hello > /alloc/data/from && echo own > "$NOMAD_TASK_DIR/own" && if touch /usr/x 2>/dev/null; then exit 7; fi
+trap 'echo end > /alloc/data/end; exit 0' TERM; while :; do sleep 0.1; done`)
+	b.await(id, "running")
+	root := filepath.Join(b.dir, "alloc", id)
+	wrote := func(path, body string) {
+		t.Helper()
+		b.eventually("the task writes "+path, func() bool {
+			got, err := os.ReadFile(filepath.Join(root, path))
+			return err == nil && string(got) == body+"\n"
+		})
+	}
+	wrote("alloc/data/from", "hello")
+	wrote("web/local/own", "own")
+	if _, err := (allocdir.Dir{Path: root}).Open("web/etc/passwd"); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("the files of the machine can be read through the alloc: %v", err)
+	}
+	b.killPlugin()
+	b.close()
+	b.open()
+	if _, err := os.Stat(filepath.Join(root, "web/bin/sh")); err != nil {
+		t.Errorf("the root of a running task is gone after a restart of the agent: %v", err)
+	}
+	b.agent.StopAll(t.Context())
+	b.await(id, "complete")
+	wrote("alloc/data/end", "end")
+	b.eventually("nothing is mounted in the folder of the ended task", func() bool {
+		body, err := os.ReadFile("/proc/self/mountinfo")
+		return err == nil && !strings.Contains(string(body), filepath.Join(root, "web")+"/usr ") && !strings.Contains(string(body), filepath.Join(root, "web")+"/alloc ")
+	})
+	if _, err := os.Stat("/usr/bin"); err != nil {
+		t.Fatal("the machine's own files are gone: ", err)
+	}
 }

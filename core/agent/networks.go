@@ -30,8 +30,8 @@ func addNetworks(n *model.Node, prints []pluginhost.NetworkFingerprint) {
 	n.NodeResources.NodeNetworks = slices.Concat(offered, n.NodeResources.NodeNetworks)
 }
 
-// networkModes are the network modes that a driver says it supports. One that makes the
-// namespaces of groups itself also joins them.
+// networkModes returns the network modes that a driver supports. A driver that makes the
+// namespaces of groups itself can also join them.
 func networkModes(p pluginhost.DriverFingerprint) (out []string) {
 	for _, m := range p.Capabilities.NetworkModes {
 		out = append(out, string(m))
@@ -42,8 +42,8 @@ func networkModes(p pluginhost.DriverFingerprint) (out []string) {
 	return out
 }
 
-// ofNetworks reports whether network plugins may set an attribute: the names are those
-// that jobs of the reference compare with, and network.*.
+// ofNetworks reports whether network plugins may set an attribute: it may be one that
+// constraints in jobs of the reference name, or network.*.
 func ofNetworks(name string) bool {
 	return slices.ContainsFunc([]string{"nomad.bridge.", "plugins.cni.", "network."}, func(p string) bool { return strings.HasPrefix(name, p) })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/time/rate"
 
+	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/agent/local"
 	"github.com/drover-project/drover/core/model"
@@ -47,7 +48,8 @@ func identity(ctx context.Context, store *local.Store) (id, secret string, err e
 	return rec.ID, rec.SecretID, store.Put(ctx, identityKey, body)
 }
 
-// Node is what the node last told of itself. It is shared and must not be changed.
+// Node is the node as it last described itself to the servers. It is shared and must not be
+// changed.
 func (a *Agent) Node() *model.Node {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,13 +84,12 @@ func (a *Agent) describe() *model.Node {
 	if n.HostVolumes == nil {
 		n.HostVolumes = map[string]*model.HostVolumeConfig{}
 	}
-	n.CSIControllerPlugins, n.CSINodePlugins = map[string]*model.CSIInfo{}, map[string]*model.CSIInfo{}
 	n.Status, n.SchedulingEligibility = model.NodeStatusInit, model.NodeSchedulingEligible
 	if a.cfg.Ineligible {
-		n.SchedulingEligibility = model.NodeSchedulingIneligible // of a node that servers know, theirs stays
+		n.SchedulingEligibility = model.NodeSchedulingIneligible // only for a new node; the servers keep the eligibility of a known one
 	}
 	prints, _ := a.plugins.Fingerprints()
-	addDrivers(n, prints)
+	addDrivers(n, prints, &a.cfg.Rules)
 	a.schemas.name(n, prints, func(driver string, err error) {
 		a.cfg.Logger.Warn("jobs cannot be checked against a driver's schema", "driver", driver, "error", err)
 	})
@@ -96,18 +97,27 @@ func (a *Agent) describe() *model.Node {
 	addDevices(n, devices)
 	networks, _ := a.plugins.Networks()
 	addNetworks(n, networks)
+	registries, _ := a.plugins.Registries()
+	addRegistries(n, registries)
 	plugins, _ := a.plugins.Plugins()
 	addPlugins(n, plugins)
+	a.addHostVolumes(n)
+	a.addStorage(n)
+	a.addDisks(n)
 	if before := a.Node(); before != nil {
 		keepTimes(n, before)
 	}
 	return n
 }
 
-// addDrivers writes the drivers into the node. An undetected driver is not offered.
-func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint) {
+// addDrivers writes the drivers into the node. An undetected driver, and one that the
+// operator's rules deny, is not offered.
+func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint, rules *alloc.Rules) {
 	n.Drivers = map[string]*model.DriverInfo{}
 	for _, p := range prints {
+		if err := rules.AllowDriver(p.Name); err != nil {
+			p.Health, p.HealthDescription, p.Attributes = driver.HealthUndetected, err.Error(), nil
+		}
 		detected := p.Health != driver.HealthUndetected
 		info := &model.DriverInfo{
 			Attributes: map[string]string{}, Detected: detected, Healthy: p.Health == driver.HealthHealthy,
@@ -117,7 +127,7 @@ func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint) {
 			info.HealthDescription = "Healthy"
 		}
 		for k, v := range p.Attributes {
-			if k == "driver."+p.Name && v == "1" { // as the reference tells it in the driver's own list
+			if k == "driver."+p.Name && v == "1" { // as the reference shows it in the driver's own list
 				info.Attributes[k] = "true"
 			} else {
 				info.Attributes[k] = v
@@ -144,8 +154,8 @@ func addDrivers(n *model.Node, prints []pluginhost.DriverFingerprint) {
 	}
 }
 
-// keepTimes gives drivers that have not changed since before the time at which they last
-// did, so that servers need not be told of them again.
+// keepTimes gives each driver that has not changed since before the update time from
+// before, so that the node need not send it to the servers again.
 func keepTimes(n, before *model.Node) {
 	for name, now := range n.Drivers {
 		was := before.Drivers[name]
@@ -160,9 +170,10 @@ func keepTimes(n, before *model.Node) {
 	}
 }
 
-// followFingerprints registers the node again when its drivers, devices or
-// plugins change, and listens to what drivers say of their tasks. It does so at a
-// bounded rate: a plugin that changes its mind all the time must not flood servers.
+// followFingerprints registers the node again when its drivers, devices, host volumes or
+// plugins change, and follows the drivers' events about their tasks. It registers at a
+// bounded rate, so that a plugin whose fingerprint changes all the time does not flood the
+// servers.
 func (a *Agent) followFingerprints(ctx context.Context) {
 	listening := map[string]bool{}
 	var seen map[string]pluginhost.PluginStatus
@@ -171,7 +182,10 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 		prints, changed := a.plugins.Fingerprints()
 		_, devicesChanged := a.plugins.Devices()
 		_, networksChanged := a.plugins.Networks()
+		_, registriesChanged := a.plugins.Registries()
 		plugins, pluginsChanged := a.plugins.Plugins()
+		_, volumesChanged := a.volumes.Offered()
+		_, _, storageChanged := a.storage.Offered()
 		for _, p := range prints {
 			if !listening[p.Name] {
 				listening[p.Name] = true
@@ -184,19 +198,19 @@ func (a *Agent) followFingerprints(ctx context.Context) {
 		if a.redescribe() || len(events) > 0 {
 			a.session.Touch()
 		}
-		if !awaitChange(ctx, changed, devicesChanged, networksChanged, pluginsChanged) {
+		if !awaitChange(ctx, pluginsChanged, changed, devicesChanged, networksChanged, registriesChanged, volumesChanged, storageChanged) {
 			return
 		}
 	}
 }
 
-// redescribe looks at the node anew and reports whether something that servers
-// know of it has changed.
+// redescribe describes the node again and reports whether anything has changed that
+// servers know.
 func (a *Agent) redescribe() bool {
 	next := a.describe()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	differs := !sameDrivers(a.node, next) || !sameDevices(a.node, next) || !sameNetworks(a.node, next) || !samePlugins(a.node, next)
+	differs := !sameDrivers(a.node, next) || !sameDevices(a.node, next) || !sameNetworks(a.node, next) || !samePlugins(a.node, next) || !sameHostVolumes(a.node, next) || !sameStorage(a.node, next)
 	if differs {
 		a.node = next
 	}
@@ -210,11 +224,11 @@ func sameDrivers(a, b *model.Node) bool {
 	})
 }
 
-// followPause is the pause before a driver whose events have ended is asked for them
-// again.
+// followPause is the pause before the agent opens a driver's stream of events again after
+// it has ended.
 const followPause = 5 * time.Second
 
-// followDriver adds what a driver says of its tasks to their events.
+// followDriver adds the events that a driver reports to the events of its tasks.
 func (a *Agent) followDriver(ctx context.Context, name string) {
 	for ctx.Err() == nil {
 		drv, err := a.plugins.Driver(name)

@@ -26,19 +26,19 @@ func pluginEvents(before map[string]pluginhost.PluginStatus, after []pluginhost.
 	return out
 }
 
-// eventsOf says what has happened to one plugin; before is the zero value if it
-// was not there.
+// eventsOf returns the events by which one plugin came from before to its present status;
+// before is the zero value for a new plugin.
 func eventsOf(before pluginhost.PluginStatus, after *pluginhost.PluginStatus, now time.Time) []*model.NodeEvent {
 	var out []*model.NodeEvent
 	failed := after.Restarts - before.Restarts
-	if failed < 0 { // another plugin of that name
+	if failed < 0 { // another plugin with the same name
 		failed = after.Restarts
 	}
 	troubled := failed > 0 || before.LastError != nil || before.CrashLoop
 	switch {
 	case failed > 0 && after.CrashLoop && !before.CrashLoop:
 		out = append(out, pluginEvent(after, failed, now, "keeps failing, so it is started again only from time to time", after.LastFailure))
-	case failed > 0 && !after.CrashLoop && !(before.CrashLoop && after.LastError == nil): // the failures of a loop that is over are no news
+	case failed > 0 && !after.CrashLoop && !(before.CrashLoop && after.LastError == nil): // failures of a crash loop that has ended are reported already
 		out = append(out, pluginEvent(after, failed, now, "failed"+times(failed), after.LastFailure))
 	case after.State == pluginhost.StateNotAnswering && before.State != pluginhost.StateNotAnswering:
 		out = append(out, pluginEvent(after, 0, now, "does not answer", after.LastError))

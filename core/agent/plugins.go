@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 	"github.com/drover-project/drover/core/pluginhost"
 )
 
-// pluginSettle is how long a change of plugins waits for further ones before
-// servers hear of it.
+// pluginSettle is how long the agent waits for further changes of plugins before it reports
+// one to the servers.
 const pluginSettle = 500 * time.Millisecond
 
 // The node registers again because of its plugins registerBurst times in a row,
@@ -35,27 +36,21 @@ func pluginsByName(plugins []pluginhost.PluginStatus) map[string]pluginhost.Plug
 // awaitChange returns when the node must be described anew: at once after a change that
 // affects placement, and with a delay after a change of plugins, because one failure of
 // a plugin causes many changes. It returns false when ctx has ended.
-func awaitChange(ctx context.Context, drivers, devices, networks, plugins <-chan struct{}) bool {
-	select {
-	case <-drivers:
-	case <-devices:
-	case <-networks:
-	case <-plugins:
+func awaitChange(ctx context.Context, plugins <-chan struct{}, placement ...<-chan struct{}) bool {
+	urgent := make([]reflect.SelectCase, 0, len(placement)+2)
+	for _, c := range append(placement, ctx.Done()) {
+		urgent = append(urgent, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)})
+	}
+	if at, _, _ := reflect.Select(append(urgent, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(plugins)})); at == len(urgent) {
 		settled := time.NewTimer(pluginSettle)
 		defer settled.Stop()
-		select {
-		case <-drivers:
-		case <-devices:
-		case <-networks:
-		case <-settled.C:
-		case <-ctx.Done():
-		}
-	case <-ctx.Done():
+		_, _, _ = reflect.Select(append(urgent, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(settled.C)}))
 	}
 	return ctx.Err() == nil
 }
 
-// maxPluginError is the most bytes of why a plugin does not run that servers are told.
+// maxPluginError limits, in bytes, the error of a plugin that the agent reports to the
+// servers.
 const maxPluginError = 4096
 
 // addPlugins writes the plugins into the node.

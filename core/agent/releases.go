@@ -37,14 +37,15 @@ func (a *Agent) keepReleases(ctx context.Context) {
 	}
 }
 
-// askReleases has the keeper ask what the registry wants.
+// askReleases makes the keeper request the registry's releases.
 func (a *Agent) askReleases() {
 	if a.releases != nil {
 		a.releases.Ask()
 	}
 }
 
-// registration is the node as it registers, with what it says of the registry's plugins.
+// registration returns the node as it registers, including its reports about the registry's
+// plugins.
 func (a *Agent) registration() *model.Node {
 	n := a.Node()
 	if a.releases == nil {

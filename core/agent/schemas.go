@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// schemaPause is how long after a failure nothing is sent.
+// schemaPause is how long the agent sends no schema after a failure.
 const schemaPause = 10 * time.Second
 
 // schemas holds the schemas of the node's drivers. Registrations contain hashes; a
@@ -27,8 +27,8 @@ type schemas struct {
 	notTill time.Time
 }
 
-// name sets the hashes of the drivers' schemas in the node. A driver whose schema
-// cannot be published is not validated against.
+// name sets the hashes of the drivers' schemas in the node. Servers do not check jobs
+// against the schema of a driver that cannot be published.
 func (s *schemas) name(n *model.Node, prints []pluginhost.DriverFingerprint, warn func(driver string, err error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

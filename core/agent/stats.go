@@ -14,8 +14,8 @@ import (
 	"github.com/drover-project/drover/core/telemetry"
 )
 
-// keepStats is how often the drivers that have tasks are told that their samples
-// are wanted, where metrics of allocs are published.
+// keepStats is the interval at which the agent renews its request for samples from the
+// drivers with tasks, if it publishes metrics of allocs.
 const keepStats = 5 * time.Second
 
 // openStats makes the one collection of the node.
@@ -49,7 +49,7 @@ func (a *Agent) keepTaskStats(ctx context.Context) {
 }
 
 // tasksToMeasure returns the running tasks for collectors that measure tasks. Before the
-// agent has read its allocs back there are none.
+// agent has restored its allocs it returns none.
 func (a *Agent) tasksToMeasure() []measured.Task {
 	set := a.running.Load()
 	if set == nil {
@@ -80,7 +80,7 @@ func (a *Agent) runningTasks() []stats.Running {
 	for _, r := range a.allocs.Runners() {
 		runs, err := r.Running("")
 		if err != nil {
-			continue // its driver is not there
+			continue // the node does not have its driver
 		}
 		alloc := r.Alloc()
 		for _, run := range runs {
@@ -109,7 +109,8 @@ func (a *Agent) AllocMetrics(opts stats.AllocOptions, labels map[string]string) 
 			})
 		}
 	}
-	return append(stats.AllocSamples(a.runningTasks(), a.mhz(), opts, labels), stats.CountSamples(counted, opts, labels)...)
+	out := append(stats.AllocSamples(a.runningTasks(), a.mhz(), opts, labels), stats.CountSamples(counted, opts, labels)...)
+	return append(out, stats.DiskSamples(a.disksInUse(), labels)...)
 }
 
 // HostMetrics are the metrics of the machine, with the node's labels.

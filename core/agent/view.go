@@ -8,7 +8,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// Session returns what the node knows of its servers.
+// Session returns the state of the node's session with its servers.
 func (a *Agent) Session() session.State { return a.session.State() }
 
 // Connected reports whether the node holds a session with a server.
@@ -24,7 +24,7 @@ func (a *Agent) HasAlloc(id string) bool {
 	return err == nil
 }
 
-// Allocs are the allocs of the node with what the node knows of them.
+// Allocs returns the allocs of the node as the node knows them.
 func (a *Agent) Allocs() []*model.Allocation {
 	var out []*model.Allocation
 	for _, r := range a.allocs.Runners() {

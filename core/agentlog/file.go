@@ -20,12 +20,12 @@ import (
 const (
 	// defaultName is the name of the file if log_file names a directory.
 	defaultName = "drover.log"
-	// retryAfter is the pause after a rotation or an opening that has failed. Lines go
-	// to the old file, or only to standard error, meanwhile.
+	// retryAfter is the pause after a rotation or an opening that has failed. Meanwhile
+	// lines go to the old file, or only to standard error.
 	retryAfter = time.Minute
 )
 
-// Rotation says when the file is renamed and another one begun.
+// Rotation configures when the file is renamed and a new one begins.
 type Rotation struct {
 	Bytes int64         // size above which no line is added; 0 means no limit
 	Every time.Duration // age; 0 means no limit
@@ -46,7 +46,7 @@ type File struct {
 	closed bool
 	size   int64
 	begun  time.Time
-	retry  time.Time // of a rotation that has failed
+	retry  time.Time // when to retry a failed rotation
 }
 
 // OpenFile opens a file for appending. Failures of later rotations are written to
@@ -69,7 +69,8 @@ func OpenFile(path string, r Rotation, complain io.Writer) (*File, error) {
 	return f, nil
 }
 
-// continues takes the age of the same file that was open before.
+// continues takes over the age of f from the previously opened File, if both are the same
+// file.
 func (f *File) continues(before *File) {
 	if before == nil || before.path != f.path || f.size == 0 {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Options say what is logged, where and how.
+// Options configure the log: its level, its form and its destinations.
 type Options struct {
 	Level    string // TRACE, DEBUG, INFO, WARN or ERROR
 	JSON     bool
@@ -25,7 +25,7 @@ type Options struct {
 	File     string   // "" writes no file
 	Rotation Rotation // when the file is rotated
 	Syslog   bool
-	Facility string // of syslog
+	Facility string // facility of syslog
 }
 
 // Log is the logger of an agent.
@@ -34,7 +34,7 @@ type Log struct {
 	stderr io.Writer
 
 	mu     sync.Mutex
-	lines  hclog.SinkAdapter // to standard error and the file
+	lines  hclog.SinkAdapter // writes to standard error and the file
 	file   *File             // nil without one
 	syslog *syslogSink       // nil without it
 }
@@ -95,7 +95,7 @@ func (l *Log) Apply(o Options) error {
 		oldSyslog.close()
 	}
 	if oldFile != nil {
-		_ = oldFile.Close() // its lines are written, and nothing more is
+		_ = oldFile.Close() // its lines are on disk, and no more will be written
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (l *Log) Close() {
 // tee writes to all of several writers, even if one fails.
 type tee []io.Writer
 
-// Write never fails: there is nobody to tell.
+// Write never fails, because nobody could handle the error of a log.
 func (t tee) Write(p []byte) (int, error) {
 	for _, w := range t {
 		_, _ = w.Write(p)

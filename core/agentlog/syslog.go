@@ -17,7 +17,7 @@ const syslogQueue = 1024
 // syslogEnds is how long the end of the agent waits for a syslog that takes no lines.
 const syslogEnds = 2 * time.Second
 
-// priority is what of syslog's priorities is used.
+// priority is one of the priorities of syslog that we use.
 type priority int
 
 const (
@@ -41,7 +41,7 @@ type syslogLine struct {
 
 // syslogSink formats messages and sends them from a goroutine of its own.
 type syslogSink struct {
-	text   bytes.Buffer // of the line that is being formatted; the logger serializes Accept
+	text   bytes.Buffer // the line that is being formatted; the logger serializes Accept
 	format hclog.SinkAdapter
 	lines  chan syslogLine
 	ended  chan struct{}
@@ -83,8 +83,8 @@ func (s *syslogSink) Accept(name string, level hclog.Level, msg string, args ...
 	}
 }
 
-// close sends what waits, unless syslog does not take it. The sink is deregistered
-// before.
+// close sends the waiting lines, if syslog accepts them. The caller has deregistered the
+// sink before.
 func (s *syslogSink) close() {
 	close(s.lines)
 	late := time.NewTimer(syslogEnds)

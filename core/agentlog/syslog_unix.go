@@ -40,7 +40,7 @@ func (w unixSyslog) send(p priority, line string) error {
 	return w.Info(line)
 }
 
-func (w unixSyslog) close() { _ = w.Close() } // what was sent is sent
+func (w unixSyslog) close() { _ = w.Close() } // an error does not matter: all lines have been sent
 
 // openSyslog connects to the machine's syslog.
 func openSyslog(o Options, level hclog.Level) (*syslogSink, error) {

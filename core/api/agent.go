@@ -29,8 +29,8 @@ func (s *Server) setAgentServers(_ http.ResponseWriter, r *http.Request) (any, e
 	return nil, s.local.SetServers(addresses)
 }
 
-// agentHealth answers with status 500 and the same body if a requested side of the
-// agent is unhealthy.
+// agentHealth answers with status 500, and the usual body, if a requested side of the agent
+// is unhealthy.
 func (s *Server) agentHealth(w http.ResponseWriter, r *http.Request) (any, error) {
 	h := *s.local.Health()
 	switch paramsOf(r).get("type") {

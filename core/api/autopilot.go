@@ -77,7 +77,7 @@ func (s *Server) putAutopilotConfiguration(_ http.ResponseWriter, r *http.Reques
 	return updated, nil
 }
 
-// autopilotHealth answers with status 429 and the same body if a server is not healthy.
+// autopilotHealth answers with status 429, and the usual body, if a server is not healthy.
 func (s *Server) autopilotHealth(_ http.ResponseWriter, r *http.Request) (any, error) {
 	h, err := s.backend.AutopilotHealth(r.Context())
 	if err != nil || h.Healthy {

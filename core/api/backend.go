@@ -72,6 +72,19 @@ type View interface {
 	DriverSchemas() iter.Seq[*model.DriverSchema]
 	DriverSchemasOf(driver string) []*model.DriverSchema
 	DriverUses(driver string) []*model.DriverUse
+
+	HostVolumeByID(id string) *model.HostVolume
+	HostVolumes() iter.Seq[*model.HostVolume]
+	// HostVolumeUsers returns the allocs that use a volume.
+	HostVolumeUsers(vol *model.HostVolume) []*model.Allocation
+	VolumeClaims() iter.Seq[*model.VolumeClaim]
+
+	CSIVolumeByID(ns, id string) *model.CSIVolume
+	CSIVolumes() iter.Seq[*model.CSIVolume]
+	// CSIVolumeHolders returns the allocs that have not ended and ask for a volume.
+	CSIVolumeHolders(ns, id string) []*model.Allocation
+	CSIPluginByID(id string) *model.CSIPlugin
+	CSIPlugins() []*model.CSIPlugin
 }
 
 // ReadMode says how fresh a read must be.
@@ -99,6 +112,8 @@ type Backend interface {
 	Nodes
 	Deployments
 	Evals
+	History
+	Explain
 	System
 	Operator
 	Membership
@@ -106,11 +121,13 @@ type Backend interface {
 	Variables
 	Keyring
 	PluginRegistry
+	HostVolumes
+	CSIVolumes
 	Schedulers
 	Snapshots
 }
 
-// Local is what every agent answers itself, even if it is not a server.
+// Local has the requests that every agent answers itself, even if it is not a server.
 type Local interface {
 	Agent
 	Client
@@ -204,6 +221,7 @@ type System interface {
 
 // Operator are the operations of operators on servers.
 type Operator interface {
+	QueueLanes() []*QueueLane // of the leader's queue of evaluations, by namespace and node pool
 	SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerConfiguration, cas *uint64) (updated bool, index uint64, err error)
 	// AutopilotConfig returns the configuration of autopilot that acts.
 	AutopilotConfig() *model.AutopilotConfiguration
@@ -234,8 +252,7 @@ type Agent interface {
 type Membership interface {
 	Members() *AgentMembers
 	JoinServers(ctx context.Context, addrs []string) (joined int, err error)
-	// ForceLeave makes a failed server one that has left; prune also removes it from the
-	// list.
+	// ForceLeave marks a failed server as left; prune also removes it from the list.
 	ForceLeave(ctx context.Context, name string, prune bool) error
 	// GossipKeys changes or lists the keys of the servers' gossip. verb is "list",
 	// "install", "use" or "remove".
@@ -273,14 +290,18 @@ type Client interface {
 	SignalAlloc(ctx context.Context, allocID, task, signal string) error
 	// PauseAlloc pauses one running task of an alloc, or resumes it; all if task is empty.
 	PauseAlloc(ctx context.Context, allocID, task string, pause bool) error
-	ListFiles(ctx context.Context, allocID, path string) ([]*AllocFileInfo, error)
-	StatFile(ctx context.Context, allocID, path string) (*AllocFileInfo, error)
+	// DirectAlloc tells one task with a schedule, or all of an alloc, to pause, run or follow
+	// it, one of the ScheduleState constants; without a state it only asks. It returns what
+	// they do, by task.
+	DirectAlloc(ctx context.Context, allocID, task, state string) (map[string]model.TaskScheduleNow, error)
+	ListFiles(ctx context.Context, allocID, path string) ([]*model.FileInfo, error)
+	StatFile(ctx context.Context, allocID, path string) (*model.FileInfo, error)
 	// ReadFile streams a file from offset. A limit below 0 means up to the end.
 	ReadFile(ctx context.Context, allocID, path string, offset, limit int64) (io.ReadCloser, error)
 	// StreamFile and StreamLogs call send for each frame, including heartbeats, until
 	// the file ends or, with Follow, until ctx ends.
-	StreamFile(ctx context.Context, req *FileStreamRequest, send func(*StreamFrame) error) error
-	StreamLogs(ctx context.Context, req *LogStreamRequest, send func(*StreamFrame) error) error
+	StreamFile(ctx context.Context, req *FileStreamRequest, send func(*model.StreamFrame) error) error
+	StreamLogs(ctx context.Context, req *LogStreamRequest, send func(*model.StreamFrame) error) error
 	// Exec runs req.Cmd, or the command of the action if one is requested, in a task.
 	// It reads in until in is closed and calls send for each output.
 	Exec(ctx context.Context, req *ExecRequest, in <-chan *ExecInput, send func(*ExecOutput) error) error

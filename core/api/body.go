@@ -50,7 +50,7 @@ type body struct {
 	end     time.Time     // deadline of a body that is kept in memory
 	read    int64
 	took    int64       // this body's share of held
-	over    atomic.Bool // all of it was read, or no more can be read
+	over    atomic.Bool // the whole body was read, or no more of it can be read
 	left    atomic.Bool // the request has ended, which a forwarding goroutine may not know yet
 }
 

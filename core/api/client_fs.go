@@ -302,3 +302,46 @@ func (s *Server) pauseAlloc(r *http.Request, pause bool) (any, error) {
 	}
 	return &IndexResponse{}, nil
 }
+
+// AllocPause is the answer about the schedule of tasks. ScheduleState is that of the task that
+// was asked for, or of all if they agree.
+type AllocPause struct {
+	ScheduleState string
+	Tasks         map[string]model.TaskScheduleNow
+}
+
+func (s *Server) allocSchedule(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.direct(r, paramsOf(r).get("task"), "")
+}
+
+func (s *Server) directAlloc(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var req struct{ Task, ScheduleState string }
+	if err := decodeBody(r, &req, false); err != nil {
+		return nil, err
+	}
+	if err := model.CheckScheduleState(req.ScheduleState); err != nil {
+		return nil, err
+	}
+	return s.direct(r, req.Task, req.ScheduleState)
+}
+
+// direct asks the node of an alloc about the schedules of its tasks, and changes them if state
+// is set.
+func (s *Server) direct(r *http.Request, task, state string) (any, error) {
+	if _, err := s.knownAlloc(r.PathValue("id")); err != nil {
+		return nil, err
+	}
+	tasks, err := s.local.DirectAlloc(r.Context(), r.PathValue("id"), task, state)
+	if err != nil {
+		return plain500(nil, err)
+	}
+	out := &AllocPause{Tasks: tasks}
+	for _, t := range tasks {
+		if out.ScheduleState != "" && out.ScheduleState != t.State {
+			out.ScheduleState = ""
+			break
+		}
+		out.ScheduleState = t.State
+	}
+	return out, nil
+}

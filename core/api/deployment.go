@@ -22,6 +22,9 @@ func listDeployments(v View, q *query) result {
 		order:  func(d *model.Deployment) order { return order{d.CreateIndex, d.ID} },
 		byTime: true,
 	}
+	if q.flag("history") {
+		return listDeploymentsEver(v, q, p)
+	}
 	return listOf(q, p, func(d *model.Deployment) *model.Deployment { return d })
 }
 

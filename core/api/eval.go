@@ -27,6 +27,9 @@ func listEvals(v View, q *query) result {
 	if err := isPrefixOfID(q.prefix()); err != nil {
 		return failed(err)
 	}
+	if q.flag("history") {
+		return listEvalsEver(v, q, evalPage(v, q))
+	}
 	return listOf(q, evalPage(v, q), func(e *model.Evaluation) *model.Evaluation { return e })
 }
 

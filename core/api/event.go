@@ -44,8 +44,8 @@ type EventBatch struct {
 }
 
 // EventGap says that the server no longer has, or never had, the events of some indexes
-// that the subscriber asked for. It reads what it follows anew, and the stream goes on
-// behind the gap.
+// that the subscriber asked for. The subscriber must read the objects that it follows
+// again; the stream continues after the gap.
 type EventGap struct{ From, To uint64 }
 
 // changeBatch holds the changes of one index that make events. They are converted to
@@ -160,8 +160,8 @@ func (s *Server) Feed(ctx context.Context) {
 	}
 }
 
-// feedSafely is feedOnce with panics converted to errors. The current changes are lost
-// then, and subscribers are told so.
+// feedSafely is feedOnce with panics converted to errors. After a panic the current changes
+// are lost, and subscribers get an error.
 func (s *Server) feedSafely(ctx context.Context) (err error) {
 	defer panics.Handle(func(p *panics.Panic) {
 		s.log.Error("changes cannot be kept for the event stream; this is a defect of drover", p.Fields()...)
@@ -189,7 +189,7 @@ func (s *Server) feedOnce(ctx context.Context) error {
 		var lost *LostChangesError
 		switch {
 		case errors.As(err, &lost):
-			s.log.Warn("changes came faster than they could be kept for the event stream; its subscribers are told", "index", lost.Index)
+			s.log.Warn("changes came faster than the event stream could keep them; its subscribers get an error", "index", lost.Index)
 			s.events.lose(lost.Index)
 		case err != nil && atRest:
 			s.events.rest()
@@ -211,6 +211,7 @@ func (s *Server) keep(changes []state.Change) {
 		n := 0
 		for ; n < len(changes) && changes[n].Index == b.index; n++ {
 			c := &changes[n]
+			b.keepPlugins(c)
 			kind := eventType(c)
 			if kind == "" {
 				continue

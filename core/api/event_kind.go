@@ -20,6 +20,7 @@ var eventTopics = []string{
 // EventTables are the tables whose changes make events.
 var EventTables = []string{
 	state.TableJobs, state.TableEvals, state.TableAllocs, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces, state.TableServices,
+	state.TableHostVolumes, state.TableCSIVolumes,
 }
 
 // eventType returns the type of event that a change makes, "" for none. It considers
@@ -54,6 +55,16 @@ func eventType(c *state.Change) string {
 		return "NamespaceUpserted"
 	case *model.ServiceRegistration:
 		return "ServiceRegistration"
+	case *model.HostVolume:
+		if was, ok := c.Old.(*model.HostVolume); ok && was != nil && was.State != o.State && was.HostPath == o.HostPath {
+			return "NodeRegistration" // its node offers it, or does not any more
+		}
+		return "HostVolumeRegistered"
+	case *model.CSIVolume:
+		if was, ok := c.Old.(*model.CSIVolume); ok && was != nil && len(was.Attachments) != len(o.Attachments) {
+			return "CSIVolumeClaim"
+		}
+		return "CSIVolumeRegistered"
 	}
 	return ""
 }
@@ -72,6 +83,10 @@ func goneType(old any) string {
 		return "NamespaceDeleted"
 	case *model.ServiceRegistration:
 		return "ServiceDeregistration"
+	case *model.HostVolume:
+		return "HostVolumeDeleted"
+	case *model.CSIVolume:
+		return "CSIVolumeDeregistered"
 	}
 	return ""
 }
@@ -158,6 +173,14 @@ func eventOf(c *keptChange, index uint64) Event {
 	case *model.ServiceRegistration:
 		e.Topic, e.Key, e.Namespace, e.Payload = "Service", o.ID, o.Namespace, map[string]any{"Service": o}
 		e.FilterKeys = names(o.JobID, o.ServiceName)
+	case *model.HostVolume:
+		e.Topic, e.Key, e.Namespace, e.Payload = "HostVolume", o.ID, o.Namespace, map[string]any{"Volume": o}
+		e.FilterKeys = names(o.Name, o.NodeID)
+	case *model.CSIVolume:
+		e.Topic, e.Key, e.Namespace, e.Payload = "CSIVolume", o.ID, o.Namespace, map[string]any{"Volume": publicVolume(o)}
+		e.FilterKeys = names(o.PluginID)
+	case pluginChange:
+		e.Topic, e.Key, e.FilterKeys = "CSIPlugin", o.id, []string{o.id}
 	}
 	return e
 }
@@ -182,6 +205,10 @@ func isNil(v any) bool {
 	case *model.Namespace:
 		return o == nil
 	case *model.ServiceRegistration:
+		return o == nil
+	case *model.HostVolume:
+		return o == nil
+	case *model.CSIVolume:
 		return o == nil
 	}
 	return false

@@ -63,7 +63,7 @@ func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error
 	if err != nil {
 		return nil, err
 	}
-	want := &subscription{topics: topics, namespace: namespaceOf(r), filter: filter}
+	want := &subscription{topics: topics, namespace: namespaceOf(r), filter: filter, view: s.backend.View}
 	from, resumes := uint64(0), false
 	if v := p.get("index"); v != "" {
 		if from, err = strconv.ParseUint(v, 10, 64); err != nil {
@@ -81,8 +81,8 @@ func (s *Server) eventStream(w http.ResponseWriter, r *http.Request) (any, error
 	return done, s.sendEvents(r.Context(), w, want, from, resumes)
 }
 
-// sendEvents sends what comes after an index. A subscriber that resumes there is told of
-// events that are missing.
+// sendEvents sends what comes after an index. If events after it are missing, a resuming
+// subscriber gets a gap first.
 func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *subscription, from uint64, resumes bool) error {
 	ctl := http.NewResponseController(w)
 	defer func() { _ = ctl.SetWriteDeadline(time.Time{}) }() // the connection may serve further requests
@@ -101,8 +101,8 @@ func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *su
 		switch {
 		case lost == 0:
 		case !first:
-			// A connected subscriber that fell behind must learn that it has missed
-			// events, also if it knows nothing of gaps.
+			// A connected subscriber that fell behind must learn that it has missed events,
+			// even if it does not know the field Gap.
 			send([]byte(`{"Error":"the subscriber was too slow and missed events; connect again and read what it follows anew"}`))
 			panic(http.ErrAbortHandler)
 		case resumes:
@@ -137,6 +137,7 @@ type subscription struct {
 	topics    topicFilter
 	namespace string
 	filter    *bexpr.Evaluator // applied to each Event; nil selects all
+	view      func() View
 }
 
 // line returns the selected events of a batch as JSON, nil if there are none.
@@ -146,6 +147,9 @@ func (w *subscription) line(b changeBatch) ([]byte, error) {
 		e := eventOf(&b.changes[i], b.index)
 		if !w.topics.wants(&e) || e.Namespace != "" && w.namespace != "*" && e.Namespace != w.namespace {
 			continue
+		}
+		if c, ok := b.changes[i].object.(pluginChange); ok {
+			describePlugin(w.view(), &e, c.id)
 		}
 		if w.filter != nil {
 			if ok, err := w.filter.Evaluate(e); err != nil || !ok {

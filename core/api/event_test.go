@@ -79,7 +79,7 @@ func eventsWith(t *testing.T, cfg api.Config, query string, n int, changes ...st
 				t.Errorf("an event of index %d in the batch of %d", e.Index, batch.Index)
 			}
 			keys := ""
-			for _, k := range []string{"Job", "Evaluation", "Allocation", "Deployment", "Node", "NodePool", "Namespace", "Deleted"} {
+			for _, k := range []string{"Job", "Evaluation", "Allocation", "Deployment", "Node", "NodePool", "Namespace", "Plugin", "Deleted"} {
 				if e.Payload[k] != nil {
 					keys += " " + k
 				}
@@ -128,6 +128,44 @@ func TestEventsSayWhatHasHappenedAndCarryTheObject(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestEventsOfHostVolumesSayWhatHasHappened(t *testing.T) {
+	v := func(state, path string) *model.HostVolume {
+		return &model.HostVolume{ID: "v", Name: "data", NodeID: "n", Namespace: "default", State: state, HostPath: path}
+	}
+	change := func(index uint64, old, now *model.HostVolume) state.Change {
+		c := state.Change{Table: state.TableHostVolumes, Index: index}
+		if old != nil {
+			c.Old = old
+		}
+		if now != nil {
+			c.New = now
+		}
+		return c
+	}
+	got := eventsOf(t, "index=0&topic=HostVolume:data", 4,
+		change(2, nil, v("pending", "")), change(3, v("pending", ""), v("pending", "/x")), change(4, v("pending", "/x"), v("ready", "/x")), change(5, v("ready", "/x"), nil))
+	want := []string{"HostVolume HostVolumeRegistered v", "HostVolume HostVolumeRegistered v", "HostVolume NodeRegistration v", "HostVolume HostVolumeDeleted v"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestEventsOfCSIDriversSayWhatNodesTellOfThem(t *testing.T) {
+	n := func(healthy bool) *model.Node {
+		return &model.Node{ID: "n", CSINodePlugins: map[string]*model.CSIInfo{"disk": {PluginID: "disk", Healthy: healthy}, "same": {PluginID: "same"}}}
+	}
+	got := eventsOf(t, "index=0&topic=CSIPlugin:disk", 3,
+		state.Change{Table: state.TableNodes, Index: 2, New: n(false)}, state.Change{Table: state.TableNodes, Index: 3, Old: n(false), New: n(true)},
+		state.Change{Table: state.TableNodes, Index: 4, Old: n(true), New: n(true)}, state.Change{Table: state.TableNodes, Index: 5, Old: n(true)})
+	want := []string{"CSIPlugin NodeRegistration disk Plugin", "CSIPlugin NodeRegistration disk Plugin", "CSIPlugin NodeDeregistration disk Plugin"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := eventsOf(t, "index=0&topic=CSIPlugin", 2, state.Change{Table: state.TableNodes, Index: 2, New: n(false)}); len(got) != 2 || got[1] != "CSIPlugin NodeRegistration same Plugin" {
+		t.Errorf("of all drivers: %q", got)
 	}
 }
 

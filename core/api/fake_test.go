@@ -43,6 +43,10 @@ type fakeView struct {
 	schemas     []*model.DriverSchema
 	uses        []*model.DriverUse
 	services    []*model.ServiceRegistration
+	volumes     []*model.HostVolume
+	claims      []*model.VolumeClaim
+	csi         []*model.CSIVolume
+	drivers     []*model.CSIPlugin
 }
 
 func find[T any](list []*T, ok func(*T) bool) *T {
@@ -55,6 +59,33 @@ func find[T any](list []*T, ok func(*T) bool) *T {
 func where[T any](list []*T, ok func(*T) bool) []*T {
 	return slices.DeleteFunc(slices.Clone(list), func(t *T) bool { return !ok(t) })
 }
+
+func (v *fakeView) HostVolumeByID(id string) *model.HostVolume {
+	return find(v.volumes, func(h *model.HostVolume) bool { return h.ID == id })
+}
+func (v *fakeView) HostVolumes() iter.Seq[*model.HostVolume] { return slices.Values(v.volumes) }
+func (v *fakeView) HostVolumeUsers(h *model.HostVolume) []*model.Allocation {
+	return where(v.allocs, func(a *model.Allocation) bool { return a.NodeID == h.NodeID })
+}
+func (v *fakeView) CSIVolumeByID(ns, id string) *model.CSIVolume {
+	return find(v.csi, func(c *model.CSIVolume) bool { return c.Namespace == ns && c.ID == id })
+}
+func (v *fakeView) CSIVolumes() iter.Seq[*model.CSIVolume] { return slices.Values(v.csi) }
+func (v *fakeView) CSIVolumeHolders(ns, id string) []*model.Allocation {
+	return where(v.allocs, func(a *model.Allocation) bool {
+		job := v.JobOf(a)
+		if job == nil || a.Namespace != ns || a.ClientTerminalStatus() {
+			return false
+		}
+		tg := job.LookupTaskGroup(a.TaskGroup)
+		return tg != nil && tg.CSIRequest(id, a.Index()) != nil
+	})
+}
+func (v *fakeView) CSIPluginByID(id string) *model.CSIPlugin {
+	return find(v.drivers, func(p *model.CSIPlugin) bool { return p.ID == id })
+}
+func (v *fakeView) CSIPlugins() []*model.CSIPlugin             { return v.drivers }
+func (v *fakeView) VolumeClaims() iter.Seq[*model.VolumeClaim] { return slices.Values(v.claims) }
 
 func (v *fakeView) Index() uint64               { return v.index }
 func (v *fakeView) TableIndex(...string) uint64 { return v.index }
@@ -181,12 +212,20 @@ type fakeBackend struct {
 	findings    []*api.JobFinding
 	registerErr error
 	files       map[string]string
-	frames      []*api.StreamFrame
+	frames      []*model.StreamFrame
 	exec        func(*api.ExecRequest, <-chan *api.ExecInput, func(*api.ExecOutput) error) error
 	changes     chan []state.Change
 	lost        chan uint64 // up to this index changes are lost
 	feeds       atomic.Int64
+	past        past
 	since       uint64 // the first index of which there are changes is the next
+}
+
+// past is what was removed from the state.
+type past struct {
+	deployments []*model.PastDeployment
+	evals       []*model.PastEvaluation
+	extent      model.HistoryExtent
 }
 
 func newBackend(v *fakeView) *fakeBackend {
@@ -221,6 +260,19 @@ func (b *fakeBackend) Watch(context.Context, ...state.Key) <-chan struct{} {
 	b.watched <- struct{}{}
 	return b.changed
 }
+func (b *fakeBackend) QueueLanes() []*api.QueueLane {
+	return []*api.QueueLane{{Namespace: "team", NodePool: "gpu", Weight: 4, PoolWeight: 1, Ready: 2}}
+}
+func (b *fakeBackend) PastDeployments(_ context.Context, q model.PastQuery) ([]*model.PastDeployment, model.HistoryExtent, error) {
+	return where(b.past.deployments, func(d *model.PastDeployment) bool {
+		return (q.Namespace == "" || d.Namespace == q.Namespace) && strings.HasPrefix(d.ID, q.Prefix)
+	}), b.past.extent, nil
+}
+func (b *fakeBackend) PastEvaluations(_ context.Context, q model.PastQuery) ([]*model.PastEvaluation, model.HistoryExtent, error) {
+	return where(b.past.evals, func(e *model.PastEvaluation) bool {
+		return (q.Namespace == "" || e.Namespace == q.Namespace) && (q.JobID == "" || q.JobID == e.JobID) && strings.HasPrefix(e.ID, q.Prefix)
+	}), b.past.extent, nil
+}
 func (b *fakeBackend) Region() string { return "global" }
 func (b *fakeBackend) Leader() string { return "" }
 func (b *fakeBackend) RegisterJob(_ context.Context, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
@@ -246,7 +298,7 @@ func (b *fakeBackend) ReadFile(_ context.Context, _, path string, offset, limit 
 	}
 	return io.NopCloser(strings.NewReader(text)), nil
 }
-func (b *fakeBackend) StreamLogs(_ context.Context, _ *api.LogStreamRequest, send func(*api.StreamFrame) error) error {
+func (b *fakeBackend) StreamLogs(_ context.Context, _ *api.LogStreamRequest, send func(*model.StreamFrame) error) error {
 	for _, f := range b.frames {
 		if err := send(f); err != nil {
 			return err

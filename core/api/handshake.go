@@ -25,7 +25,7 @@ type handshakes struct {
 	ctx    context.Context // until Close
 	cancel context.CancelFunc
 	ready  chan net.Conn
-	failed chan error // of size 1: the inner listener's last word
+	failed chan error // of size 1: the error with which the inner listener has ended
 	work   sync.WaitGroup
 }
 

@@ -68,6 +68,22 @@ var EnabledSchedulers = []string{model.JobTypeService, model.JobTypeBatch, model
 // for more.
 const maxSchedulers = 1024
 
+// QueueLane describes the evaluations of a namespace in a node pool, in the leader's queue.
+type QueueLane struct {
+	Namespace, NodePool string
+	Weight              int  // of the namespace among namespaces
+	PoolWeight          int  // of the pool within the namespace
+	Ordered             bool // new jobs wait until those before them are placed
+	MaxDepth            int  // evaluations that may wait
+
+	Ready    int // evaluations that a worker may take
+	Unacked  int // evaluations that workers have
+	Waiting  int // evaluations that wait for a time, or for another one of their job
+	Holding  int // jobs without room for which the jobs after them wait
+	Served   uint64
+	LastWait time.Duration // how long the last served evaluation was ready
+}
+
 // Inspection are the operations for debugging an agent.
 type Inspection interface {
 	Host(ctx context.Context) (*HostReport, error)
@@ -259,7 +275,7 @@ func (s *Server) agentMonitor(w http.ResponseWriter, r *http.Request) (any, erro
 	// they have it they miss no line.
 	began := func() error { out.start(); return out.flush() }
 	err = s.local.Monitor(r.Context(), req, began, func(line []byte) error {
-		return out.frame(&StreamFrame{Data: line, File: "log"})
+		return out.frame(&model.StreamFrame{Data: line, File: "log"})
 	})
 	return done, out.end(err)
 }
@@ -289,7 +305,7 @@ func (s *Server) exportLogs(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	out := newStream(r.Context(), w, p.get("plain") == "true")
-	err = s.local.ExportLogs(r.Context(), req, func(b []byte) error { return out.frame(&StreamFrame{Data: b, File: "log"}) })
+	err = s.local.ExportLogs(r.Context(), req, func(b []byte) error { return out.frame(&model.StreamFrame{Data: b, File: "log"}) })
 	return done, out.end(err)
 }
 

@@ -39,8 +39,7 @@ func dispatchedJob(v View, q *query) (*model.Job, error) {
 	return j, err
 }
 
-// showPayload returns the payload of a dispatched job: base64 in JSON, null if there is
-// none.
+// showPayload returns the payload of a dispatched job: base64 in JSON, or null.
 func showPayload(_ View, _ *query, j *model.Job) result { return shown(JobPayload{Payload: j.Payload}) }
 
 func jobStub(v View, j *model.Job, meta bool) *JobListStub {

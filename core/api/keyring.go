@@ -16,7 +16,7 @@ import (
 type Keyring interface {
 	// SigningKeys returns the public keys that verify the cluster's signatures. The
 	// first call creates the first key.
-	SigningKeys(ctx context.Context) ([]*JWK, error)
+	SigningKeys(ctx context.Context) ([]*model.JWK, error)
 	// Introduce returns a token with which a new node may register.
 	Introduce(ctx context.Context, req *IntroductionRequest) (token string, err error)
 	// RotateKey creates a new key.
@@ -49,18 +49,6 @@ func (s *Server) introduceNode(_ http.ResponseWriter, r *http.Request) (any, err
 type RotateKeyRequest struct {
 	Full        bool  // re-encrypt all variables with it
 	PublishTime int64 // when it becomes active (Unix ns); 0 means at once
-}
-
-// JWK is a public key in the format of RFC 7517.
-type JWK struct {
-	Use string `json:"use"`
-	Kty string `json:"kty"`
-	Kid string `json:"kid"`
-	Alg string `json:"alg"`
-	N   string `json:"n,omitempty"` // RSA
-	E   string `json:"e,omitempty"`
-	Crv string `json:"crv,omitempty"` // Ed25519
-	X   string `json:"x,omitempty"`
 }
 
 // RootKeyMeta is the public part of a root key.
@@ -113,7 +101,7 @@ func publicKeys(r *http.Request, q *query) (func(View, *query) result, error) {
 	return func(View, *query) result {
 		q.header.Set("Cache-Control", "max-age="+strconv.Itoa(keysMaxAge))
 		return shown(struct {
-			Keys []*JWK `json:"keys"`
+			Keys []*model.JWK `json:"keys"`
 		}{orEmpty(keys)})
 	}, nil
 }

@@ -17,9 +17,10 @@ type Leader interface {
 	// Leads reports whether this server leads, and its state contains every write that was
 	// acknowledged before.
 	Leads() bool
-	// Do has a request answered by the leader: by here if this server leads, and otherwise
-	// by the server that does, whose answer goes to w. A request that is repeatable changes
-	// nothing. Unavailable: there is no leader, or it was lost before it answered.
+	// Do lets the leader answer a request: it calls here if this server leads, and
+	// otherwise forwards the request and copies the leader's answer to w. A request that is
+	// repeatable changes nothing. Unavailable: there is no leader, or it was lost before it
+	// answered.
 	Do(w http.ResponseWriter, r *http.Request, repeatable bool, here func(*http.Request) (any, error)) (any, error)
 	// CatchUp waits a moment until the state of this server contains what it has shown to
 	// clients on behalf of the leader.
@@ -134,8 +135,8 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, rt *route) (any, er
 }
 
 // wait is the blocking part of a blocking query that the leader answers: it waits on this
-// server until the answer has changed, so that the leader has no work with those who wait.
-// It returns the request without its wait.
+// server until the answer has changed, so that waiting clients cost the leader nothing. It
+// returns the request without its wait.
 func (s *Server) wait(r *http.Request, rt *route) (*http.Request, error) {
 	q, look, err := s.begin(http.Header{}, r, rt)
 	if err != nil || q.minIndex == 0 {

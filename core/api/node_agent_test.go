@@ -43,8 +43,8 @@ func (aNode) NodeCluster(context.Context, string, bool) (any, error) { return "o
 func (aNode) ApplyNodeMeta(_ context.Context, _ string, meta map[string]*string) (any, error) {
 	return "own " + *meta["k"], nil
 }
-func (aNode) ListFiles(context.Context, string, string) ([]*api.AllocFileInfo, error) {
-	return []*api.AllocFileInfo{{Name: "own"}}, nil
+func (aNode) ListFiles(context.Context, string, string) ([]*model.FileInfo, error) {
+	return []*model.FileInfo{{Name: "own"}}, nil
 }
 func (aNode) NodePlugins(context.Context, string) ([]*model.AgentPlugin, error) {
 	return []*model.AgentPlugin{{Name: "own"}}, nil

@@ -75,6 +75,10 @@ func showSchedulerConfig(_ View, q *query, c *model.SchedulerConfiguration) resu
 	}{c, QueryMeta{Index: q.index, KnownLeader: true}})
 }
 
+func (s *Server) queueLanes(http.ResponseWriter, *http.Request) (any, error) {
+	return orEmpty(s.backend.QueueLanes()), nil
+}
+
 func (s *Server) putSchedulerConfig(w http.ResponseWriter, r *http.Request) (any, error) {
 	var cfg model.SchedulerConfiguration
 	if err := decodeBody(r, &cfg, false); err != nil {
@@ -87,9 +91,6 @@ func (s *Server) putSchedulerConfig(w http.ResponseWriter, r *http.Request) (any
 	}
 	if cfg.NodeLimitForFeasibilityChecks != 0 {
 		note(r, "NodeLimitForFeasibilityChecks is not acted on: every feasible node is looked at")
-	}
-	if cfg.PreemptionConfig != (model.PreemptionConfig{}) {
-		note(r, "PreemptionConfig is not acted on: no alloc is preempted by one of higher priority")
 	}
 	cas, err := casOf(r)
 	if err != nil {

@@ -72,8 +72,8 @@ func (s *Server) warn(w http.ResponseWriter, route, text string) {
 	w.Header().Add(warningHeader, text)
 }
 
-// settle compares the parameters of a request with those of its route. The returned
-// request contains only declared parameters, so handlers cannot read others.
+// settle compares the parameters of a request with the parameters of its route. The
+// returned request contains only declared parameters, so handlers cannot read others.
 func (rt *route) settle(r *http.Request) (*http.Request, []string, error) {
 	given, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -59,7 +59,7 @@ func filled(name string) (method, path string) {
 type willing struct{ *fakeBackend }
 
 func (willing) Health() *api.AgentHealth                                          { return &api.AgentHealth{} }
-func (willing) SigningKeys(context.Context) ([]*api.JWK, error)                   { return nil, nil }
+func (willing) SigningKeys(context.Context) ([]*model.JWK, error)                 { return nil, nil }
 func (willing) Host(context.Context) (*api.HostReport, error)                     { return &api.HostReport{}, nil }
 func (willing) UpsertNamespace(context.Context, *model.Namespace) (uint64, error) { return 1, nil }
 func (willing) UpsertNodePool(context.Context, *model.NodePool) (uint64, error)   { return 1, nil }
@@ -83,6 +83,8 @@ func everything() *fakeView {
 	v.pools = []*model.NodePool{{Name: "a"}}
 	v.plugins = []*model.PluginSpec{{Name: "a", Release: &model.PluginRelease{}, Rollout: &model.PluginRollout{}}}
 	v.config = &model.SchedulerConfiguration{}
+	v.volumes, v.claims = []*model.HostVolume{{ID: uuid, Namespace: "default"}}, []*model.VolumeClaim{{ID: uuid, Namespace: "default"}}
+	v.csi, v.drivers = []*model.CSIVolume{{ID: "a", Namespace: "default", PluginID: "a"}}, []*model.CSIPlugin{{ID: "a"}}
 	return v
 }
 
@@ -246,8 +248,8 @@ func TestFieldsOfABodyThatNobodyReadsAreNamedOrRefused(t *testing.T) {
 		{"PUT /v1/namespace", `{"Name":"a","Hash":"x","Colour":"red"}`, 0, "field Colour of the body is not acted on"},
 		{"PUT /v1/node/pools", `{"Name":"a","NodeIdentityTTL":"1h","SchedulerConfiguration":{"SchedulerAlgoritm":"spread"}}`, 0, "field SchedulerConfiguration.SchedulerAlgoritm of the body is not acted on"},
 		{"PUT /v1/operator/scheduler/configuration", `{"SchedulerAlgorithm":"spread","PreemptionConfig":{"BatchSchedulerEnbled":true}}`, 0, "field PreemptionConfig.BatchSchedulerEnbled of the body is not acted on"},
-		{"PUT /v1/operator/scheduler/configuration", `{"PreemptionConfig":{"ServiceSchedulerEnabled":true}}`, 0, "PreemptionConfig is not acted on: no alloc is preempted by one of higher priority"},
-		{"PUT /v1/operator/scheduler/configuration", `{"PreemptionConfig":{"ServiceSchedulerEnabled":false}}`, 0, ""},
+		{"PUT /v1/operator/scheduler/configuration", `{"PreemptionConfig":{"SystemSchedulerEnabled":true,"SysBatchSchedulerEnabled":true,"BatchSchedulerEnabled":true,"ServiceSchedulerEnabled":true},"MemoryOversubscriptionEnabled":true,"RejectJobRegistration":true,"PauseEvalBroker":true}`, 0, ""},
+		{"PUT /v1/operator/scheduler/configuration", `{"NodeLimitForFeasibilityChecks":9}`, 0, "NodeLimitForFeasibilityChecks is not acted on: every feasible node is looked at"},
 		{"PUT /v1/namespace", `{"Name":"a","Quota":"small"}`, 400, `the quota "small" of namespace "a" cannot be kept: there are no quotas yet, so its jobs could use everything; remove it`},
 		{"PUT /v1/namespace", `{"Name":"a","Quota":"","VaultConfiguration":{"Default":"v"},"ConsulConfiguration":{}}`, 0,
 			"VaultConfiguration is not acted on: jobs get no tokens of Vault; ConsulConfiguration is not acted on: services are not registered in Consul"},

@@ -25,8 +25,8 @@ type query struct {
 	wait      time.Duration
 	mode      ReadMode
 	elsewhere bool        // the leader answers
-	header    http.Header // of the answer
-	index     uint64      // of the answer, for answers that repeat it in their body
+	header    http.Header // header of the answer
+	index     uint64      // index of the answer, for answers that repeat it in their body
 }
 
 func namespaceOf(r *http.Request) string {
@@ -121,9 +121,10 @@ func (s *Server) begin(header http.Header, r *http.Request, rt *route) (*query, 
 	return q, look, q.parse()
 }
 
-// waits reports whether a blocking query goes on waiting after an answer with this status.
-// One that only waits here, and is answered by the leader, also does so while this server
-// cannot show the object, for example because it has not received the key of a variable.
+// waits reports whether a blocking query continues to wait after an answer with this
+// status. A query that only waits on this server and is answered by the leader also
+// continues while this server cannot show the object, for example because it has not
+// received the key of a variable.
 func (q *query) waits(status int) bool {
 	return status == http.StatusNotFound || q.elsewhere && status >= http.StatusInternalServerError
 }

@@ -83,7 +83,7 @@ func one[T any](load func(View, *query) (T, error), modified func(T) uint64, sho
 // loaded are the rows that belong to an object.
 type loaded[T any] struct {
 	rows []T
-	also uint64 // the index of what else decides about the answer
+	also uint64 // the index of another object that decides about the answer
 	err  error  // the object does not exist
 }
 

@@ -202,7 +202,7 @@ func (s *Server) registerPlugin(w http.ResponseWriter, r *http.Request) (any, er
 		spec.Name = r.PathValue("name")
 	}
 	if spec.Name != r.PathValue("name") {
-		return nil, fail(http.StatusBadRequest, "the name of the plugin is not that of the request")
+		return nil, fail(http.StatusBadRequest, "the name of the plugin differs from the name in the request")
 	}
 	cas, err := casOf(r)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -64,9 +65,9 @@ func (e *ShapeError) Error() string { return e.Err.Error() }
 func (e *ShapeError) Unwrap() error { return e.Err }
 
 // plain500 converts a backend error as the reference does on this route: status 500
-// for all classes except PermissionDenied.
+// for all classes except PermissionDenied, and ResourceExhausted that says when to retry.
 func plain500(v any, err error) (any, error) {
-	if err == nil || errdefs.IsPermissionDenied(err) {
+	if err == nil || errdefs.IsPermissionDenied(err) || errdefs.IsResourceExhausted(err) && errdefs.RetryAfter(err) > 0 {
 		return v, err
 	}
 	var shape *ShapeError
@@ -87,9 +88,9 @@ func writeError(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, shorten(text)) // an error means that the client has gone
 }
 
-// shorten takes the middle out of a text that is longer than the text of an error may be
-// anywhere: errors quote what they refuse, and a request may have megabytes. What was wrong
-// is said at the beginning or at the end.
+// shorten removes the middle of an error text longer than errdefs.MaxText: errors quote
+// what they refuse, and a request may have megabytes. The beginning or the end of the text
+// says what was wrong.
 func shorten(text string) string {
 	if len(text) <= errdefs.MaxText {
 		return text
@@ -106,6 +107,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, v any, err error
 		status := statusOf(err)
 		if status >= http.StatusInternalServerError {
 			s.log.Debug("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		}
+		if wait := errdefs.RetryAfter(err); wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 		}
 		writeError(w, status, err.Error())
 	case v == nil:

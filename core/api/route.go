@@ -40,14 +40,14 @@ const (
 // status gets one from its class.
 type handler func(s *Server, w http.ResponseWriter, r *http.Request) (any, error)
 
-// action is what a route does: it either reads the state (begin is set; see read.go) or
+// action is the work of a route: it either reads the state (begin is set; see read.go) or
 // handles the request in any other way (handle is set).
 type action struct {
 	handle handler
 
 	begin  func(r *http.Request, q *query) (look, error)
-	tables []string                   // what it reads, from which its index follows
-	keys   func(q *query) []state.Key // what a blocking query waits for; nil: any change of the tables
+	tables []string                   // tables that it reads; the index of the answer follows from them
+	keys   func(q *query) []state.Key // the keys that end a blocking query's wait; nil: any change of the tables
 
 	at     place // which server answers
 	limit  int64 // maximum size of the body in bytes
@@ -71,7 +71,7 @@ func (a *action) changes() *action { a.acts = true; return a }
 type route struct {
 	row
 	params map[string]bool
-	flags  []string // those of the parameters whose value is a boolean that a read checks
+	flags  []string // the boolean parameters that a read checks
 	stale  bool     // any server answers if the client asks for it
 	any    bool     // accepts any parameters because it rejects every request
 }

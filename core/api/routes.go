@@ -16,7 +16,7 @@ func allRoutes() []row { return slices.Concat(serverRoutes(), localRoutes, debug
 
 // serverRoutes returns the routes that servers answer.
 func serverRoutes() []row {
-	return slices.Concat(jobRoutes, allocRoutes, nodeRoutes, clusterRoutes, pluginRoutes, absentRoutes)
+	return slices.Concat(jobRoutes, allocRoutes, nodeRoutes, clusterRoutes, pluginRoutes, hostVolumeRoutes, csiVolumeRoutes, explainRoutes, absentRoutes)
 }
 
 var jobRoutes = []row{
@@ -66,13 +66,13 @@ var allocRoutes = []row{
 	{get, "/v1/allocation/{id}", "read-job", reads, one(theAlloc, allocIndex, showAlloc, state.TableAllocs).after(isUUID("alloc")).watching(allocKey)},
 	{put, "/v1/allocation/{id}/stop", "alloc-lifecycle", "no_shutdown_delay reschedule", act((*Server).stopAlloc)},
 	{get, "/v1/allocation/{id}/services", "read-job", pages, rowsOf(state.TableServices, servicesOfAlloc, serviceIndex, showServices, state.TableServices, state.TableAllocs).watching(byPathValue(state.TableServices, state.ByAlloc, "id"))},
-	{get, "/v1/evaluations", "read-job", lists + " job status", list(listEvals, state.TableEvals)},
+	{get, "/v1/evaluations", "read-job", lists + " job status history?", list(listEvals, state.TableEvals)},
 	{del, "/v1/evaluations", management, nothing, act((*Server).deleteEvals)},
 	{get, "/v1/evaluations/count", "read-job", reads + " prefix filter job status ~per_page ~next_token ~reverse", list(countEvals, state.TableEvals)}, // the count includes all pages
-	{get, "/v1/evaluation/{id}", "read-job", reads + " related?", one(theEval, evalIndex, showEval, state.TableEvals).after(isUUID("eval")).watching(byPathValue(state.TableEvals, "", "id"))},
+	{get, "/v1/evaluation/{id}", "read-job", reads + " related? history?", one(everEval, everEvalIndex, showEverEval, state.TableEvals).after(isUUID("eval")).watching(byPathValue(state.TableEvals, "", "id"))},
 	{get, "/v1/evaluation/{id}/allocations", "read-job", reads, rowsOf(state.TableAllocs, allocsOfEval, allocIndex, showAllocs, state.TableAllocs).watching(byPathValue(state.TableAllocs, state.ByEval, "id"))},
-	{get, "/v1/deployments", "read-job", lists, list(listDeployments, state.TableDeployments)},
-	{get, "/v1/deployment/{id}", "read-job", reads, one(theDeployment, deploymentIndex, itself, state.TableDeployments).after(isUUID("deployment")).watching(byPathValue(state.TableDeployments, "", "id"))},
+	{get, "/v1/deployments", "read-job", lists + " history?", list(listDeployments, state.TableDeployments)},
+	{get, "/v1/deployment/{id}", "read-job", reads + " history?", one(everDeployment, everDeploymentIndex, showEverDeployment, state.TableDeployments).after(isUUID("deployment")).watching(byPathValue(state.TableDeployments, "", "id"))},
 	{get, "/v1/deployment/allocations/{id}", "read-job", reads, rowsOf(state.TableAllocs, allocsOfDeployment, allocIndex, showAllocs, state.TableAllocs).watching(byPathValue(state.TableAllocs, state.ByDeployment, "id"))},
 	{put, "/v1/deployment/fail/{id}", "submit-job", nothing, act((*Server).failDeployment)},
 	{put, "/v1/deployment/pause/{id}", "submit-job", nothing, act((*Server).pauseDeployment)},
@@ -99,7 +99,7 @@ var nodeRoutes = []row{
 }
 
 var clusterRoutes = []row{
-	{get, "/v1/namespaces", "namespace:*", lists, list(listNamespaces, state.TableNamespaces)}, // those in which the token may do anything
+	{get, "/v1/namespaces", "namespace:*", lists, list(listNamespaces, state.TableNamespaces)}, // namespaces in which the token may do anything
 	{put, "/v1/namespace", management, nothing, act((*Server).putNamespace)},
 	{get, "/v1/namespace/{name}", "namespace:*", reads, one(theNamespace, namespaceIndex, showNamespace, state.TableNamespaces)},
 	{put, "/v1/namespace/{name}", management, nothing, act((*Server).putNamespace)},
@@ -117,6 +117,7 @@ var clusterRoutes = []row{
 	{get, "/v1/operator/autopilot/health", "operator:read", "~stale", act((*Server).autopilotHealth)}, // only the leader knows it
 	{get, "/v1/operator/upgrade-check/vault-workload-identity", "operator:read", reads, list(vaultUpgradeCheck, state.TableJobs)},
 	{get, "/v1/operator/scheduler/configuration", "operator:read", reads, one(theSchedulerConfig, schedulerConfigIndex, showSchedulerConfig, state.TableSchedulerConfig)},
+	{get, "/v1/operator/scheduler/queue", "operator:read", nothing, act((*Server).queueLanes)}, // only the leader has it
 	{put, "/v1/operator/scheduler/configuration", "operator:write", "cas", act((*Server).putSchedulerConfig)},
 	{get, "/v1/operator/snapshot", management, "stale", act((*Server).saveSnapshot).streams()},
 	{put, "/v1/operator/snapshot", management, nothing, act((*Server).restoreSnapshot).upTo(maxSnapshotBytes).streams()},
@@ -195,6 +196,8 @@ var clientRoutes = answered(fromState, []row{
 	{put, "/v1/client/allocation/{id}/signal", "alloc-lifecycle", nothing, act((*Server).signalAlloc)},
 	{put, "/v1/client/allocation/{id}/freeze", "alloc-lifecycle", nothing, act((*Server).freezeAlloc)},
 	{put, "/v1/client/allocation/{id}/thaw", "alloc-lifecycle", nothing, act((*Server).thawAlloc)},
+	{get, "/v1/client/allocation/{id}/pause", "read-job", "task", act((*Server).allocSchedule)},
+	{put, "/v1/client/allocation/{id}/pause", "alloc-lifecycle", nothing, act((*Server).directAlloc)},
 	{get, "/v1/client/allocation/{id}/gc", "submit-job", nothing, act((*Server).gcAlloc).changes()},
 	{put, "/v1/client/allocation/{id}/gc", "submit-job", nothing, act((*Server).gcAlloc)},
 	{get, "/v1/client/allocation/{id}/exec", "alloc-exec", "task action job command user dir env tty ws_handshake", act((*Server).execAlloc).changes()},
@@ -210,11 +213,9 @@ var clientRoutes = answered(fromState, []row{
 // feature, so Drover uses it too until it has the feature.
 const errSoldSeparately = "Nomad Enterprise only endpoint"
 
-// absentRoutes are the routes of features that this cluster does not have. What refuses
-// every request discloses nothing, so it needs no capability.
+// absentRoutes are the routes of features that this cluster does not have. They refuse
+// every request and disclose nothing, so they need no capability.
 var absentRoutes = []row{
-	{get, "/v1/volumes", "csi-list-volumes|host-volume-read", reads + " ~type ~node_id ~plugin_id ~node_pool ~prefix ~filter ~per_page ~next_token ~reverse", list(emptyList, state.TableNodes).watching(never)}, // there are no volumes
-	{get, "/v1/plugins", "plugin:list", reads + " ~type ~prefix ~filter ~per_page ~next_token ~reverse", list(emptyList, state.TableNodes).watching(never)},
 	{anyVerb, "/v1/acl/{rest...}", anonymous, anything, refuse(http.StatusBadRequest, "ACL support disabled")},
 	{anyVerb, "/v1/quotas", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
 	{anyVerb, "/v1/quota/{rest...}", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
@@ -222,19 +223,11 @@ var absentRoutes = []row{
 	{anyVerb, "/v1/recommendation/{rest...}", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
 	{anyVerb, "/v1/operator/license", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
 	{anyVerb, "/v1/operator/utilization", anonymous, anything, refuse(http.StatusNotImplemented, errSoldSeparately)},
-	{anyVerb, "/v1/volume/csi/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "volume not found")},
-	{anyVerb, "/v1/volume/host/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "volume not found")},
-	{anyVerb, "/v1/plugin/csi/{rest...}", anonymous, anything, refuse(http.StatusNotFound, "plugin not found")},
 }
 
 func refuse(status int, text string) *action {
 	return act(func(*Server, http.ResponseWriter, *http.Request) (any, error) { return nil, fail(status, text) }).where(here)
 }
-
-func emptyList(View, *query) result { return shown([]any{}) }
-
-// never is for a list that never changes.
-func never(*query) []state.Key { return nil }
 
 // debugRoutes are for an agent whose operator has enabled them.
 var debugRoutes = []row{

@@ -24,7 +24,7 @@ const (
 // SearchLimits limit fuzzy searches. Zero values mean the defaults.
 type SearchLimits struct {
 	NoFuzzy   bool // fuzzy searches are refused
-	Results   int  // of each context
+	Results   int  // maximum number of results of each context
 	ShortTerm int  // length of the shortest term
 }
 
@@ -77,6 +77,8 @@ func names(v View, q *query, kind string) iter.Seq[string] {
 		return mapSeq(v.NodePools(), func(p *model.NodePool) (string, bool) { return p.Name, true })
 	case "namespaces":
 		return mapSeq(v.Namespaces(), func(n *model.Namespace) (string, bool) { return n.Name, true })
+	case "host_volumes":
+		return mapSeq(v.HostVolumes(), func(h *model.HostVolume) (string, bool) { return h.ID, q.inNamespace(h.Namespace) })
 	case "scaling_policy":
 		return mapSeq(policies(v.Jobs(q.stateNamespace())), func(p *model.ScalingPolicy) (string, bool) { return p.ID, true })
 	}
@@ -122,8 +124,8 @@ func prefixMatches(v View, q *query, kind, prefix string) (found []string, more 
 	return found, false
 }
 
-// searched are the tables that a search may look at.
-var searched = []string{state.TableJobs, state.TableAllocs, state.TableEvals, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces}
+// searched are the tables that a search reads.
+var searched = []string{state.TableJobs, state.TableAllocs, state.TableEvals, state.TableDeployments, state.TableNodes, state.TableNodePools, state.TableNamespaces, state.TableHostVolumes}
 
 func search(r *http.Request, _ *query) (func(View, *query) result, error) {
 	var req SearchRequest
@@ -206,6 +208,13 @@ func (f *fuzzy) look(v View, q *query, kind, text string) {
 		for n := range v.Nodes() {
 			f.add(kind, n.Name, n.ID)
 			f.add("classes", n.NodeClass, n.ID)
+		}
+	case "host_volumes":
+		f.out.Matches[kind] = []FuzzyMatch{} // clients know this context with an empty list
+		for h := range v.HostVolumes() {
+			if q.inNamespace(h.Namespace) {
+				f.add(kind, h.Name, h.Namespace, h.ID)
+			}
 		}
 	case "node_pools", "namespaces", "vars", "plugins":
 		for name := range names(v, q, kind) {

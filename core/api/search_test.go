@@ -45,3 +45,20 @@ func TestTheLimitsOfFuzzySearchesAreTheOperators(t *testing.T) {
 		}
 	}
 }
+
+// The contexts whose objects are found by their ids are there without a match, too; those
+// of names are not.
+func TestAFuzzySearchHasTheRecordedContextsWhenNothingMatches(t *testing.T) {
+	srv := serve(t, newBackend(oneAlloc()))
+	_, body := ask(t, srv, "POST", "/v1/search/fuzzy", `{"Text":"nothing like it","Context":"all"}`)
+	matches := decode[api.FuzzyResponse](t, body).Matches
+	for _, kind := range []string{"evals", "deployment", "volumes", "host_volumes", "scaling_policy"} {
+		if list, there := matches[kind]; !there || list == nil || len(list) > 0 {
+			t.Errorf("%s: %v", kind, list)
+		}
+		delete(matches, kind)
+	}
+	if len(matches) > 0 {
+		t.Errorf("there are also %v", matches)
+	}
+}

@@ -79,8 +79,8 @@ func (s sites) refusal(c caller) string {
 		case c.origin != "" && !sameHost(c.origin, c.host):
 			return crossSite(c.origin)
 		case c.origin == "" && acts && readMethod(c.method) && strings.HasPrefix(c.userAgent, "Mozilla/"):
-			// An image or a link of a page: nothing else distinguishes it from a
-			// client.
+			// This may be an image or a link of a page: only its User-Agent distinguishes
+			// it from a client.
 			return "browsers cannot ask for what acts with GET: send PUT"
 		}
 		return ""

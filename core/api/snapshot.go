@@ -17,8 +17,8 @@ import (
 type Snapshots interface {
 	SaveSnapshot(ctx context.Context) (*Snapshot, error)
 	RestoreSnapshot(ctx context.Context, r io.Reader) error
-	// SnapshotSchedule returns what the leader's scheduled snapshots have come to.
-	// NotFound: its configuration has no snapshot block.
+	// SnapshotSchedule returns the results of the leader's scheduled snapshots. NotFound:
+	// its configuration has no snapshot block.
 	SnapshotSchedule() (*backup.Status, error)
 	// StateDigest returns the digest of this server's own state.
 	StateDigest(ctx context.Context) (*StateDigest, error)

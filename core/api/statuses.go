@@ -135,7 +135,7 @@ func jobStatusAlloc(a *model.Allocation) *JobStatusAlloc {
 		out.DeploymentStatus = &JobStatusHealth{Canary: d.Canary, Healthy: d.Healthy}
 	}
 	for _, t := range a.TaskStates {
-		out.HasPausedTask = out.HasPausedTask || t.Paused != ""
+		out.HasPausedTask = out.HasPausedTask || t.IsPaused()
 	}
 	return out
 }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/drover-project/drover/core/model"
 )
 
 // streamPatience is how long a client of a stream may read nothing.
@@ -16,7 +18,7 @@ const streamPatience = 30 * time.Second
 
 // stream writes frames to a client: as consecutive JSON objects, or only their data.
 type stream struct {
-	ctx     context.Context // of the client's request
+	ctx     context.Context // context of the client's request
 	w       http.ResponseWriter
 	ctl     *http.ResponseController
 	plain   bool
@@ -40,7 +42,7 @@ func (s *stream) start() {
 	s.w.WriteHeader(http.StatusOK)
 }
 
-func (s *stream) frame(f *StreamFrame) error {
+func (s *stream) frame(f *model.StreamFrame) error {
 	s.start()
 	data := f.Data
 	if !s.plain {

@@ -72,7 +72,7 @@ func TestFilesAreSentLockedDownAndErrorsAsText(t *testing.T) {
 
 func TestLogsStreamAsFramesOrPlain(t *testing.T) {
 	b := newBackend(oneAlloc())
-	b.frames = []*api.StreamFrame{{File: "alloc/logs/t.stdout.0", Data: []byte("hello ")}, {}, {File: "alloc/logs/t.stdout.0", Offset: 6, Data: []byte("world")}}
+	b.frames = []*model.StreamFrame{{File: "alloc/logs/t.stdout.0", Data: []byte("hello ")}, {}, {File: "alloc/logs/t.stdout.0", Offset: 6, Data: []byte("world")}}
 	srv := serve(t, b)
 	path := "/v1/client/fs/logs/" + uuid + "?task=t&type=stdout"
 	resp, body := ask(t, srv, "GET", path, "")
@@ -91,9 +91,9 @@ func TestLogsStreamAsFramesOrPlain(t *testing.T) {
 
 func TestTheClientReadsLogFramesWithoutHeartbeats(t *testing.T) {
 	b := newBackend(oneAlloc())
-	b.frames = []*api.StreamFrame{{}, {File: "f", Data: []byte("x")}, {}}
+	b.frames = []*model.StreamFrame{{}, {File: "f", Data: []byte("x")}, {}}
 	var got []string
-	err := testClient(t, b).StreamLogs(t.Context(), &api.LogStreamRequest{AllocID: uuid, Task: "t", Type: "stdout"}, func(f *api.StreamFrame) error {
+	err := testClient(t, b).StreamLogs(t.Context(), &api.LogStreamRequest{AllocID: uuid, Task: "t", Type: "stdout"}, func(f *model.StreamFrame) error {
 		got = append(got, string(f.Data))
 		return nil
 	})
@@ -128,19 +128,23 @@ func TestExecCarriesStdinOutputAndTheExitCode(t *testing.T) {
 func TestAnExecThatIsRefusedIsClosedWithTheReason(t *testing.T) {
 	b := newBackend(oneAlloc())
 	long := "task failed: " + strings.Repeat("字", 60)
-	b.exec = func(*api.ExecRequest, <-chan *api.ExecInput, func(*api.ExecOutput) error) error {
+	b.exec = func(q *api.ExecRequest, _ <-chan *api.ExecInput, _ func(*api.ExecOutput) error) error {
+		if q.Task == "nope" {
+			return errdefs.InvalidArgumentf("unknown task name %q", q.Task)
+		}
 		return errdefs.Internalf("%s", long)
 	}
 	srv := serve(t, b)
 	const unknown = "3fa7ac7f-1e4b-232f-b99e-ff525c48e86f"
 	for _, c := range []struct {
-		id, reason string
-		code       uint16
+		id, task, reason string
+		code             uint16
 	}{
-		{unknown, `Unknown allocation "` + unknown + `"`, 4404},
-		{uuid, "task failed: " + strings.Repeat("字", 36), 1011}, // 123 bytes are left for it
+		{uuid, "nope", `unknown task name "nope"`, 4400},
+		{unknown, "t", `Unknown allocation "` + unknown + `"`, 4404},
+		{uuid, "t", "task failed: " + strings.Repeat("字", 36), 1011}, // 123 bytes are left for it
 	} {
-		ws, err := websocket.Dial("ws"+strings.TrimPrefix(srv.URL, "http")+"/v1/client/allocation/"+c.id+"/exec?task=t&command=%5B%22x%22%5D", "", srv.URL)
+		ws, err := websocket.Dial("ws"+strings.TrimPrefix(srv.URL, "http")+"/v1/client/allocation/"+c.id+"/exec?task="+c.task+"&command=%5B%22x%22%5D", "", srv.URL)
 		if err != nil {
 			t.Fatal(err)
 		}

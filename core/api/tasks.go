@@ -18,23 +18,23 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Limits of the sockets of tasks, beside those of all requests.
+// Limits of the sockets of tasks, beside the limits of all requests.
 const (
 	connsPerTask    = 32
 	taskHeaderBytes = 64 << 10
-	tokenTimeout    = 10 * time.Second // for checking one
+	tokenTimeout    = 10 * time.Second // time limit for checking a token
 )
 
-// ServeTasks serves the API to tasks, over their sockets, until ctx ends. Unlike the port, it
-// always needs a token: a socket is no secret. check returns nil for the token of a living
-// task, and an error of class PermissionDenied for any other text.
+// ServeTasks serves the API to tasks, over their sockets, until ctx ends. Unlike the port,
+// it always needs a token, because a socket is not secret. check returns nil for the token
+// of a living task, and an error of class PermissionDenied for any other text.
 func (s *Server) ServeTasks(ctx context.Context, l net.Listener, check func(ctx context.Context, token string) error) error {
 	srv := &http.Server{
 		Handler: s.withToken(check, s.handler), ReadHeaderTimeout: cmp.Or(s.cfg.HeaderTimeout, readHeaderTimeout), IdleTimeout: idleTimeout, MaxHeaderBytes: taskHeaderBytes,
 		ErrorLog:    s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // what runs has ended with ctx
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // running requests have ended with ctx
 	defer stop()
 	err := srv.Serve(connlimit.New(l, connsPerTask, tooMany()))
 	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {

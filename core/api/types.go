@@ -163,7 +163,7 @@ type AutopilotHealth struct {
 	Servers          []*AutopilotServer
 }
 
-// LeadershipTransfer says from which server to which one the lead went.
+// LeadershipTransfer names the old and the new leader of a transfer.
 type LeadershipTransfer struct {
 	From, To RaftPeer
 	Noop     bool // To led already
@@ -239,13 +239,14 @@ type MetricsSummary struct {
 	Points    []MetricPoint
 	Counters  []MetricSample
 	Samples   []MetricSample
-	// Histograms are those of collectors. The reference has none: an answer in JSON has them if
-	// the request has histograms=true.
+	// Histograms come from collectors. The reference has none: an answer in JSON has them
+	// if the request has histograms=true.
 	Histograms []MetricHistogram `json:",omitempty"`
 }
 
 // MetricHistogram counts observations by their size since its source began. Counts has one
-// count for each bound, without those before it, and a last one of what is above all.
+// count per bucket, without the observations of the buckets before it; the last bucket has
+// the observations above all bounds.
 type MetricHistogram struct {
 	Name   string
 	Bounds []float64
@@ -283,29 +284,6 @@ type MetricSample struct {
 	// totals; Count to Stddev cover the newest interval.
 	Total      float64 `json:"-"`
 	TotalCount uint64  `json:"-"`
-}
-
-// AllocFileInfo is a file of an alloc's directory.
-type AllocFileInfo struct {
-	Name        string
-	IsDir       bool
-	Size        int64
-	FileMode    string
-	ModTime     time.Time
-	ContentType string `json:",omitempty"`
-}
-
-// StreamFrame is one piece of a streamed file. A frame without File is a heartbeat.
-type StreamFrame struct {
-	Offset    int64  `json:",omitempty"`
-	Data      []byte `json:",omitempty"`
-	File      string `json:",omitempty"`
-	FileEvent string `json:",omitempty"`
-}
-
-// IsHeartbeat reports whether the frame only keeps the connection alive.
-func (f *StreamFrame) IsHeartbeat() bool {
-	return f.Offset == 0 && len(f.Data) == 0 && f.File == "" && f.FileEvent == ""
 }
 
 // FileStreamRequest streams a file. Origin is "start" or "end".

@@ -80,14 +80,35 @@ type JobPlanRequest struct {
 	Job            json.RawMessage
 	Diff           bool
 	PolicyOverride bool
-	JobID          string `json:"-"` // from the path
-	Namespace      string `json:"-"`
+	Why            bool    // explains where each group could run; an addition of Drover
+	Say            bool    // wants sentences about groups that find no place; an addition of Drover
+	WhatIf         *WhatIf // plans as if the cluster were different; an addition of Drover
+	JobID          string  `json:"-"` // from the path
+	Namespace      string  `json:"-"`
+}
+
+// WhatIf is how the cluster and the job would be different.
+type WhatIf struct {
+	NodesDown     []string       // ids of nodes that vanish
+	NodesDraining []string       // ids of nodes from which everything moves
+	Counts        map[string]int // by group
+}
+
+// PlannedAlloc is an alloc that a plan would make.
+type PlannedAlloc struct {
+	Name      string
+	TaskGroup string
+	NodeID    string
+	NodeName  string
+	Canary    bool
+	Replaces  string `json:",omitempty"` // the id of an alloc
 }
 
 // JobPlanResponse says what registering a job would change.
 type JobPlanResponse struct {
 	Annotations        *model.PlanAnnotations
 	FailedTGAllocs     map[string]*model.AllocMetric
+	Held               map[string]*model.Hold `json:",omitempty"` // groups that would wait for dependencies
 	JobModifyIndex     uint64
 	CreatedEvals       []*model.Evaluation
 	Diff               *model.JobDiff // nil if not requested
@@ -95,6 +116,13 @@ type JobPlanResponse struct {
 	Warnings           string
 	Findings           []*JobFinding `json:",omitempty"`
 	Index              uint64
+
+	// Says has sentences about the groups of which allocs find no place, as the explanation of
+	// the job has them: who refuses, and what would help.
+	Says []string `json:",omitempty"`
+	// Groups and Placed are there if the request has Why or WhatIf.
+	Groups []*model.GroupExplanation `json:",omitempty"`
+	Placed []*PlannedAlloc           `json:",omitempty"`
 }
 
 // JobRegisterRequest registers a job. JobModifyIndex is checked if EnforceIndex is

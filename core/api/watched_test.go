@@ -204,3 +204,48 @@ func (v watchedView) DriverUses(name string) []*model.DriverUse {
 	v.told("DriverUses")
 	return v.countedView.DriverUses(name)
 }
+
+func (v watchedView) HostVolumeByID(id string) *model.HostVolume {
+	v.told("HostVolumeByID")
+	return v.countedView.HostVolumeByID(id)
+}
+
+func (v watchedView) HostVolumes() iter.Seq[*model.HostVolume] {
+	v.told("HostVolumes")
+	return v.countedView.HostVolumes()
+}
+
+func (v watchedView) HostVolumeUsers(h *model.HostVolume) []*model.Allocation {
+	v.told("HostVolumeUsers")
+	return v.countedView.HostVolumeUsers(h)
+}
+
+func (v watchedView) VolumeClaims() iter.Seq[*model.VolumeClaim] {
+	v.told("VolumeClaims")
+	return v.countedView.VolumeClaims()
+}
+
+func (v watchedView) CSIVolumeByID(ns, id string) *model.CSIVolume {
+	v.told("CSIVolumeByID")
+	return v.countedView.CSIVolumeByID(ns, id)
+}
+
+func (v watchedView) CSIVolumes() iter.Seq[*model.CSIVolume] {
+	v.told("CSIVolumes")
+	return v.countedView.CSIVolumes()
+}
+
+func (v watchedView) CSIVolumeHolders(ns, id string) []*model.Allocation {
+	v.told("CSIVolumeHolders")
+	return v.countedView.CSIVolumeHolders(ns, id)
+}
+
+func (v watchedView) CSIPluginByID(id string) *model.CSIPlugin {
+	v.told("CSIPluginByID")
+	return v.countedView.CSIPluginByID(id)
+}
+
+func (v watchedView) CSIPlugins() []*model.CSIPlugin {
+	v.told("CSIPlugins")
+	return v.countedView.CSIPlugins()
+}

@@ -20,9 +20,9 @@ type Verb string
 // The verbs of steps.
 const (
 	Add      Verb = "add"     // as a member that does not vote
-	Move     Verb = "move"    // to another address
-	Promote  Verb = "promote" // to a voter
-	Demote   Verb = "demote"  // to a member that does not vote
+	Move     Verb = "move"    // changes the address of a member
+	Promote  Verb = "promote" // makes a member a voter
+	Demote   Verb = "demote"  // takes away a member's vote
 	Remove   Verb = "remove"
 	HandOver Verb = "hand over" // the lead, to this server
 )
@@ -38,10 +38,10 @@ type Step struct {
 // handOverPause is the time between two attempts of a leader to hand over.
 const handOverPause = time.Minute
 
-// Decide returns the next change of the members, nil if none is needed. There is at most
-// one at a time, so that each is decided on what the one before has changed. A server
-// that gossip does not know stays as it is: an operator may have added it, or it has been
-// away for longer than gossip remembers.
+// Decide returns the next change of the members, nil if none is needed. It returns at most
+// one, so that each decision sees the result of the previous change. A server that gossip
+// does not know stays a member: an operator may have added it, or it has been away for
+// longer than gossip remembers.
 func Decide(s Scene, c *Config) *Step {
 	found := slices.Clone(s.Found)
 	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.ID+a.Name, b.ID+b.Name) })
@@ -88,7 +88,7 @@ func left(s Scene, _ *Config, f Found) *Step {
 	return &Step{Verb: Remove, ID: f.ID, Name: f.Name, Address: p.Address, Why: "it has left"}
 }
 
-// moved gives a member the address at which it is now.
+// moved updates the address of a member whose server has moved.
 func moved(s Scene, _ *Config, f Found) *Step {
 	p := s.member(f.ID)
 	if p == nil || !f.Alive || p.Address == f.Address {

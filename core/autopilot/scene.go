@@ -30,16 +30,16 @@ type Found struct {
 	Replica bool
 	// Zone is the redundancy zone, "" if the server has none.
 	Zone string
-	// Release is the version of drover, and Upgrade what its operator calls its version;
-	// "" if unset.
+	// Release is the version of drover, and Upgrade the version in its operator's
+	// configuration; "" if unset.
 	Release, Upgrade string
 }
 
-// Report is what a server says of itself.
+// Report is a server's report about itself.
 type Report struct {
 	LastIndex, LastTerm uint64
-	// LastContact is how long ago the server heard from the leader, and Earlier the same in
-	// the report before this one, 0 if there was none.
+	// LastContact is how long ago the server heard from the leader, and Earlier the
+	// LastContact of the previous report, 0 if there was none.
 	LastContact, Earlier time.Duration
 	At                   time.Time // when the report arrived
 }
@@ -55,7 +55,7 @@ type Scene struct {
 	Reports map[string]Report
 	// Beat is the longest pause between two heartbeats of the leader.
 	Beat time.Duration
-	// LastIndex and Term are those of the leader's log.
+	// LastIndex and Term describe the end of the leader's log.
 	LastIndex, Term uint64
 	// StableSince is since when servers are healthy without a break, by id.
 	StableSince map[string]time.Time
@@ -63,8 +63,8 @@ type Scene struct {
 	HandedOver time.Time
 }
 
-// contact returns how long ago the server heard from the leader, as the better of its last
-// two reports has it: one may be of a moment in which its machine was busy.
+// contact returns how long ago the server heard from the leader, by the better of its last
+// two reports, because its machine may have been busy during one of them.
 func (r Report) contact() time.Duration {
 	if r.Earlier == 0 {
 		return r.LastContact
@@ -72,7 +72,7 @@ func (r Report) contact() time.Duration {
 	return min(r.LastContact, r.Earlier)
 }
 
-// reportsLast is how long a report counts.
+// reportsLast is how long a report is valid.
 const reportsLast = 5 * time.Second
 
 // beatsToMiss is after how many heartbeats that have not come a server may be unhealthy,
@@ -140,7 +140,7 @@ func (s Scene) voters(c *Config, without string) (all, alive, healthy int) {
 	return all, alive, healthy
 }
 
-// version returns what upgrades compare: the release, or what the operator says.
+// version returns the version that upgrades compare: the operator's, or else the release.
 func (f *Found) version(c *Config) string {
 	if c.EnableCustomUpgrades {
 		return f.Upgrade
@@ -149,8 +149,8 @@ func (f *Found) version(c *Config) string {
 }
 
 // older compares versions such as "1.10.0-rc1+dev": the numbers between dots by their
-// value, a version without a suffix above the same one with it. What is after a plus sign
-// does not count.
+// value, a version without a suffix above the same one with it. The part after a plus sign
+// is ignored.
 func older(a, b string) bool {
 	a, _, _ = strings.Cut(strings.TrimPrefix(a, "v"), "+")
 	b, _, _ = strings.Cut(strings.TrimPrefix(b, "v"), "+")

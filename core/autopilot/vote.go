@@ -21,7 +21,8 @@ type server struct {
 	newer bool
 }
 
-// electorate is who may vote: all members that gossip knows, without replicas and twins.
+// electorate are the servers that may vote: all members that gossip knows, except replicas
+// and twins.
 type electorate struct {
 	Scene
 	*Config
@@ -31,15 +32,15 @@ type electorate struct {
 }
 
 // vote returns the next change of who votes. A server gets a vote before another one loses
-// its own, and none loses it unless Needed healthy voters stay that are a majority. What
-// gives votes looks at who is alive, which changes seldom, and what takes them looks at who
-// is healthy, so that a server that is slow for a moment changes nothing.
+// its own, and loses it only if at least Needed healthy voters remain and form a majority.
+// Votes are given to servers that are alive, which changes seldom, and taken by health, so
+// that a briefly slow server changes nothing.
 func vote(s Scene, c *Config) *Step {
 	e := newElectorate(s, c)
 	if step := e.replicas(); step != nil {
 		return step
 	}
-	if e.demotes() { // before more servers of the newest version vote than are needed
+	if e.demotes() { // take votes away before more servers of the newest version get one than needed
 		if step := e.demotion(); step != nil {
 			return step
 		}
@@ -120,8 +121,8 @@ func (e *electorate) replicas() *Step {
 	return nil
 }
 
-// promotion gives the next server its vote that is ready and has a place. A second vote of
-// a zone is the last resort.
+// promotion gives a vote to the next server that is ready and has a place. A zone gets a
+// second vote only as the last resort.
 func (e *electorate) promotion() *Step {
 	var second *Step
 	for _, v := range e.servers {
@@ -200,9 +201,9 @@ func (e *electorate) places(match func(server) bool) int {
 }
 
 // demotes reports whether older voters are to lose their votes now, because enough healthy
-// servers of the newest version vote. A cluster whose servers are upgraded in place has
-// nobody that takes the place of the older voters, so they keep their votes; with an even
-// number of voters one of them is of no use.
+// servers of the newest version vote. In a cluster whose servers are upgraded in place
+// nobody replaces the older voters, so they keep their votes. With an even number of voters
+// one vote is useless.
 func (e *electorate) demotes() bool {
 	votes := e.count(func(v server) bool { return v.newer && v.voter && v.healthy })
 	if !e.mixed || e.olderVotes() == 0 || votes < e.Needed() || votes < e.olderVotes() {
@@ -213,7 +214,7 @@ func (e *electorate) demotes() bool {
 	return others > 0 || all%2 == 0
 }
 
-// demotion takes the next vote that is not needed any more.
+// demotion takes away the next vote that is no longer needed.
 func (e *electorate) demotion() *Step {
 	swap := e.demotes()
 	self := ""
@@ -223,7 +224,7 @@ func (e *electorate) demotion() *Step {
 		case why == "":
 			continue
 		case v.ID == e.Self:
-			self = why // others first: each hand-over is a pause
+			self = why // others first, because handing the lead over is a pause
 			continue
 		}
 		all, alive, healthy := e.voters(e.Config, v.ID)

@@ -21,10 +21,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Snapshot is a snapshot as a server gives it. The caller closes it.
+// Snapshot is a snapshot from a server. The caller closes it.
 type Snapshot struct {
 	io.ReadCloser
-	// Digest is "sha-256=BASE64" of what is read.
+	// Digest is "sha-256=BASE64" of the contents.
 	Digest string
 }
 
@@ -47,7 +47,7 @@ type Config struct {
 // roundLimit is the longest time that one snapshot may take.
 const roundLimit = 30 * time.Minute
 
-// The pauses after failures: the first, and the longest, which the interval limits, too.
+// The first and the longest pause after failures. The interval limits the longest, too.
 const (
 	firstPause   = time.Second
 	longestPause = 5 * time.Minute
@@ -91,8 +91,8 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 }
 
-// apart returns a random delay by which agents with one store do not find the same snapshot
-// due at the same instant.
+// apart returns a random delay, so that agents with one store do not start the same
+// snapshot at the same instant.
 func apart(interval time.Duration) time.Duration {
 	return rand.N(min(interval/20, 30*time.Second) + 1)
 }

@@ -121,8 +121,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// environment returns what the program gets of this process's environment: where
-// credentials, certificates and proxies are.
+// environment returns the variables of this process's environment that the program gets:
+// locations of credentials, certificates and proxies.
 func environment() []string {
 	names := []string{"HOME", "USERPROFILE", "PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SYSTEMROOT", "TMPDIR"}
 	var out []string

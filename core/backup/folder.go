@@ -22,7 +22,8 @@ import (
 
 // Store keeps snapshots. A name exists only with its whole content.
 type Store interface {
-	// Scratch returns the folder for unfinished files, "" for that of the system.
+	// Scratch returns the folder for unfinished files, "" for the system's temporary
+	// folder.
 	Scratch() string
 	// Put stores a file, and reads it again to compare its SHA-256, in hex, with sum. If it
 	// fails, nothing is stored under the name. It may move the file.
@@ -95,7 +96,7 @@ func (f folder) List(_ context.Context, prefix string) ([]wire.Object, error) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(e.Name(), prefix) {
-			continue // an entry without Info was removed meanwhile
+			continue // an entry without Info was removed in between
 		}
 		out = append(out, wire.Object{Name: e.Name(), Size: info.Size()})
 	}

@@ -28,7 +28,7 @@ func nameAt(prefix string, at time.Time) string {
 	return prefix + "-" + strconv.FormatInt(at.UnixNano(), 10) + suffix
 }
 
-// own returns those objects that have a name of nameAt, the oldest first.
+// own returns the objects whose names have the form of nameAt, the oldest first.
 func own(prefix string, objects []wire.Object) []Stored {
 	out := []Stored{}
 	for _, o := range objects {
@@ -64,7 +64,7 @@ func (a *Agent) sweep(dir string) {
 	}
 	files, err := filepath.Glob(filepath.Join(dir, unfinished(a.cfg.Prefix)))
 	if err != nil {
-		return // the folder's own name is a pattern: nothing is removed
+		return // the name of the folder itself is a pattern, so nothing is removed
 	}
 	for _, f := range files {
 		if info, err := os.Stat(f); err != nil || a.cfg.Now().Sub(info.ModTime()) < abandoned {

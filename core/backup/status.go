@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Status says what an Agent has done since it began, and what is in its store.
+// Status has the results of an Agent since it began, and the contents of its store.
 type Status struct {
 	Store    string
 	Prefix   string
 	Interval time.Duration
 	Retain   int // 0 means all
-	// Taken, Failed and Removed count since the agent began; Failures counts those since
-	// the last success.
+	// Taken, Failed and Removed count since the agent began; Failures counts the failures
+	// since the last success.
 	Taken, Failed, Removed, Failures uint64
 	// LastIndex is the index of the state of the last snapshot, 0 if this agent took none.
 	LastIndex uint64
@@ -25,11 +25,11 @@ type Status struct {
 	LastFailure time.Time
 	// Next is when the next snapshot is due; zero if that is unknown yet.
 	Next time.Time
-	// Snapshots are those in the store when it was last listed, the oldest first.
+	// Snapshots are the snapshots in the store when it was last listed, the oldest first.
 	Snapshots []Stored
 }
 
-// Status returns what the agent has done.
+// Status returns the status of the agent.
 func (a *Agent) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()

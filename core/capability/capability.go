@@ -3,8 +3,8 @@
 
 // Package capability owns the cluster's capability level: it raises the level when every
 // server of the raft configuration announces that it reads a higher one, and says which
-// servers are too old for a command. The meaning of the levels is in core/fsm; how servers
-// announce theirs, and who they are, it is told. core/server composes it.
+// servers are too old for a command. The meaning of the levels is in core/fsm; its caller
+// tells it which servers there are and what they announce. core/server composes it.
 package capability
 
 import (
@@ -84,8 +84,8 @@ type Raiser struct {
 	Logger  hclog.Logger
 }
 
-// period is how often the announced levels are looked at: they are not in the state, so
-// nothing tells of a change.
+// period is the interval at which the announced levels are checked: they are not in the
+// state, so there is no event of a change.
 const period = time.Second
 
 // timeout limits one attempt to write the level.

@@ -1,9 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package certs makes and describes the certificates of a cluster's mutual TLS: those
-// of an authority, and those of servers, nodes and users of the command line, which it
-// signs. Private keys are ECDSA keys on P-256. cmd/drover imports it.
+// Package certs makes and describes the certificates of a cluster's mutual TLS: the
+// certificate of an authority, and the certificates of servers, nodes and users of the
+// command line, which the authority signs. Private keys are ECDSA keys on P-256. cmd/drover
+// imports it.
 package certs
 
 import (
@@ -24,22 +25,22 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// DefaultDomain is the last part of the names of machines: it is that of the reference,
-// whose names the agents verify.
+// DefaultDomain is the last part of the names of machines, as in the reference, whose names
+// the agents verify.
 const DefaultDomain = "nomad"
 
-// clockSkew is how far before its making a certificate is valid, for machines whose
-// clocks are behind.
+// clockSkew is the time before its creation from which a certificate is valid, for machines
+// whose clocks are behind.
 const clockSkew = time.Minute
 
-// Role is what a certificate may be used for.
+// Role is the permitted use of a certificate.
 type Role string
 
 // The roles.
 const (
-	Server Role = "server" // of a server: others believe it in all matters of the cluster
-	Client Role = "client" // of a node
-	CLI    Role = "cli"    // of a user of the HTTP API
+	Server Role = "server" // of a server: other machines trust it in all matters of the cluster
+	Client Role = "client" // a node
+	CLI    Role = "cli"    // a user of the HTTP API
 )
 
 // Pair is a certificate and its private key, both in PEM.
@@ -111,7 +112,7 @@ func Sign(authority Pair, r Request) (*Pair, error) {
 	until := r.Now.Add(r.For)
 	switch {
 	case !issuer.IsCA:
-		return nil, errdefs.InvalidArgumentf("the certificate of %q is of no authority; give that of: drover tls ca create", issuer.Subject.CommonName)
+		return nil, errdefs.InvalidArgumentf("the certificate %q does not belong to an authority; give the one that `drover tls ca create` has made", issuer.Subject.CommonName)
 	case r.For <= 0:
 		return nil, errdefs.InvalidArgumentf("a certificate must be valid for at least a day")
 	case until.After(issuer.NotAfter):
@@ -203,7 +204,7 @@ func (p Pair) parse() (*x509.Certificate, crypto.Signer, error) {
 	}
 	public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !public.Equal(certificates[0].PublicKey) {
-		return nil, nil, errdefs.InvalidArgumentf("the key is of another certificate than that of %q", certificates[0].Subject.CommonName)
+		return nil, nil, errdefs.InvalidArgumentf("the key does not belong to the certificate of %q", certificates[0].Subject.CommonName)
 	}
 	return certificates[0], signer, nil
 }

@@ -88,8 +88,8 @@ func TestAnAuthoritySignsOnlyWhatMachinesAccept(t *testing.T) {
 		want string
 	}{
 		"a certificate that outlives its authority":  {*a, long, "before the new certificate"},
-		"an authority that is none":                  {*leaf, request(certs.Client, now), "is of no authority"},
-		"the key of another authority":               {certs.Pair{Certificate: a.Certificate, Key: other.Key}, request(certs.Client, now), "another certificate"},
+		"an authority that is none":                  {*leaf, request(certs.Client, now), "does not belong to an authority"},
+		"the key of another authority":               {certs.Pair{Certificate: a.Certificate, Key: other.Key}, request(certs.Client, now), "does not belong to the certificate"},
 		"no key":                                     {certs.Pair{Certificate: a.Certificate}, request(certs.Client, now), "no private key"},
 		"no certificate":                             {certs.Pair{Key: a.Key}, request(certs.Client, now), "no certificate"},
 		"a name that the authority may not sign for": {*authority(t, now, "nomad", "localhost"), foreign, "cannot sign"},

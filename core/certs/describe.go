@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Description is what people want to know about a certificate.
+// Description describes a certificate for people.
 type Description struct {
 	CommonName, Issuer, Serial string
 	NotBefore, NotAfter        time.Time
 	Authority                  bool // it may sign others
 	DNSNames, IPAddresses      []string
-	PermittedDNSDomains        []string // for which an authority may sign
+	PermittedDNSDomains        []string // domains for which an authority may sign
 	Usage                      []string
 	Fingerprint                string // SHA-256 of the certificate
 	Expired                    bool

@@ -39,11 +39,11 @@ func (a *Autopilot) Model() *model.AutopilotConfiguration {
 	return out
 }
 
-// version is what upgrade_version may be: numbers between dots, and a suffix.
+// version matches upgrade_version: numbers between dots, and a suffix.
 var version = regexp.MustCompile(`^v?\d+(\.\d+)*(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// zone is what redundancy_zone may be: it is a tag of the gossip, in which all tags
-// together have 512 bytes.
+// zone matches redundancy_zone. It is short because it is a tag of the gossip, whose tags
+// together have at most 512 bytes.
 var zone = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 
 // autopilotProblems lists the invalid settings of who votes.

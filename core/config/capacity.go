@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -131,3 +132,33 @@ func (l *Limits) problems() []string {
 	}
 	return out
 }
+
+// PlanRejectionTracker makes nodes ineligible that refuse NodeThreshold plans (100 by
+// default) within NodeWindow (5m by default).
+type PlanRejectionTracker struct {
+	Enabled       bool   `json:"enabled,omitempty"`
+	NodeThreshold int    `json:"node_threshold,omitempty"`
+	NodeWindow    string `json:"node_window,omitempty"`
+}
+
+// Limits returns the number of plans, 0 if they are not counted, and the time within which.
+func (t *PlanRejectionTracker) Limits() (threshold int, window time.Duration) {
+	if !t.Enabled {
+		return 0, 0
+	}
+	return cmp.Or(t.NodeThreshold, 100), Duration(t.NodeWindow, 5*time.Minute)
+}
+
+// problems lists the invalid values.
+func (t *PlanRejectionTracker) problems() (out []string) {
+	if t.NodeThreshold < 0 || t.NodeThreshold > maxPlanRejections {
+		out = append(out, fmt.Sprintf("server.plan_rejection_tracker.node_threshold %d must be between 1 and %d", t.NodeThreshold, maxPlanRejections))
+	}
+	if d := Duration(t.NodeWindow, time.Minute); d <= 0 {
+		out = append(out, fmt.Sprintf("server.plan_rejection_tracker.node_window %q must be longer than 0", t.NodeWindow))
+	}
+	return out
+}
+
+// maxPlanRejections is the largest threshold, since each refusal is remembered.
+const maxPlanRejections = 10_000

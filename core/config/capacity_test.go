@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/core/config"
 )
@@ -62,6 +63,36 @@ func TestCapacitiesAndLeasesThatMakeNoSenseAreRefused(t *testing.T) {
 		`server { min_heartbeat_ttl = "often" }`:                                             "server.min_heartbeat_ttl",
 	} {
 		if err := merged(t, text).Finish(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestNodesThatRefusePlansAreCountedOnlyIfThatIsEnabled(t *testing.T) {
+	for text, want := range map[string]struct {
+		threshold int
+		window    time.Duration
+	}{
+		"server {\n plan_rejection_tracker {\n node_threshold = 3\n }\n}":                                         {},
+		"server {\n plan_rejection_tracker {\n enabled = true\n }\n}":                                             {100, 5 * time.Minute},
+		"server {\n plan_rejection_tracker {\n enabled = true\n node_threshold = 3\n node_window = \"1m\"\n }\n}": {3, time.Minute},
+	} {
+		c := merged(t, text)
+		if err := c.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		if n, window := c.Server.PlanRejections.Limits(); n != want.threshold || window != want.window {
+			t.Errorf("%s: %d within %s", text, n, window)
+		}
+	}
+	for text, want := range map[string]string{
+		"node_threshold = -1":     "server.plan_rejection_tracker.node_threshold -1 must be between 1 and 10000",
+		"node_threshold = 100000": "node_threshold 100000 must be",
+		`node_window = "0s"`:      `node_window "0s" must be longer than 0`,
+		`node_window = "soon"`:    "server.plan_rejection_tracker.node_window",
+	} {
+		err := merged(t, "server {\n plan_rejection_tracker {\n"+text+"\n }\n}").Finish()
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

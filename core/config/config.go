@@ -53,11 +53,14 @@ type Config struct {
 	Server            Server    `json:"server"`
 	Autopilot         Autopilot `json:"autopilot"`
 	// Snapshot lets the leader take snapshots at intervals; nil means none.
-	Snapshot  *Snapshot `json:"snapshot,omitempty"`
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
+	// Consul are the Consul clusters, by name.
+	Consul    Consuls   `json:"consul,omitempty"`
+	DNS       DNS       `json:"dns"`
 	Telemetry Telemetry `json:"telemetry"`
 	Plugins   Plugins   `json:"plugin,omitempty"`
 	Headers   Strings   `json:"http_api_response_headers,omitempty"`
-	// AllowedHosts are names under which clients call the HTTP API, besides those of
+	// AllowedHosts are names under which clients call the HTTP API, besides the names of
 	// HTTPNames.
 	AllowedHosts []string `json:"http_allowed_hosts,omitempty"`
 	Limits       Limits   `json:"limits"`
@@ -111,23 +114,30 @@ type Client struct {
 	NetworkSpeed int `json:"network_speed,omitempty"`
 	// ServiceDiscovery says whether the node runs groups with services of provider
 	// "nomad"; nil means yes.
-	ServiceDiscovery  *bool        `json:"nomad_service_discovery,omitempty"`
-	CPUTotalCompute   int          `json:"cpu_total_compute,omitempty"`
-	MemoryTotalMB     int          `json:"memory_total_mb,omitempty"`
-	DiskTotalMB       int          `json:"disk_total_mb,omitempty"`
-	DiskFreeMB        int          `json:"disk_free_mb,omitempty"`
-	ReservableCores   string       `json:"reservable_cores,omitempty"`
-	MaxKillTimeout    string       `json:"max_kill_timeout,omitempty"`
-	MinDynamicPort    int          `json:"min_dynamic_port,omitempty"`
-	MaxDynamicPort    int          `json:"max_dynamic_port,omitempty"`
-	Reserved          Reserved     `json:"reserved"`
-	GCMaxAllocs       int          `json:"gc_max_allocs,omitempty"`
-	GCInterval        string       `json:"gc_interval,omitempty"`
-	GCParallel        int          `json:"gc_parallel_destroys,omitempty"`
-	GCDiskUsage       float64      `json:"gc_disk_usage_threshold,omitempty"`
-	GCInodeUsage      float64      `json:"gc_inode_usage_threshold,omitempty"`
-	NodeMaxAllocs     int          `json:"node_max_allocs,omitempty"`
-	HostVolumes       HostVolumes  `json:"host_volume,omitempty"`
+	ServiceDiscovery *bool       `json:"nomad_service_discovery,omitempty"`
+	CPUTotalCompute  int         `json:"cpu_total_compute,omitempty"`
+	MemoryTotalMB    int         `json:"memory_total_mb,omitempty"`
+	DiskTotalMB      int         `json:"disk_total_mb,omitempty"`
+	DiskFreeMB       int         `json:"disk_free_mb,omitempty"`
+	ReservableCores  string      `json:"reservable_cores,omitempty"`
+	MaxKillTimeout   string      `json:"max_kill_timeout,omitempty"`
+	MinDynamicPort   int         `json:"min_dynamic_port,omitempty"`
+	MaxDynamicPort   int         `json:"max_dynamic_port,omitempty"`
+	Reserved         Reserved    `json:"reserved"`
+	GCMaxAllocs      int         `json:"gc_max_allocs,omitempty"`
+	GCInterval       string      `json:"gc_interval,omitempty"`
+	GCParallel       int         `json:"gc_parallel_destroys,omitempty"`
+	GCDiskUsage      float64     `json:"gc_disk_usage_threshold,omitempty"`
+	GCInodeUsage     float64     `json:"gc_inode_usage_threshold,omitempty"`
+	NodeMaxAllocs    int         `json:"node_max_allocs,omitempty"`
+	HostVolumes      HostVolumes `json:"host_volume,omitempty"`
+	// HostVolumesDir is where plugins make dynamic host volumes, and HostVolumePluginDir has
+	// the executables that are such plugins.
+	HostVolumesDir      string `json:"host_volumes_dir,omitempty"`
+	HostVolumePluginDir string `json:"host_volume_plugin_dir,omitempty"`
+	// GCVolumesOnNodeGC makes servers forget the node's dynamic host volumes when they forget
+	// the node, because it has been down for long.
+	GCVolumesOnNodeGC bool         `json:"gc_volumes_on_node_gc,omitempty"`
 	HostNetworks      HostNetworks `json:"host_network,omitempty"`
 	Options           Strings      `json:"options,omitempty"`
 	DefaultIneligible bool         `json:"default_ineligible,omitempty"`
@@ -135,7 +145,7 @@ type Client struct {
 	// it.
 	Drain             *Drain `json:"drain_on_shutdown,omitempty"`
 	DisableRemoteExec bool   `json:"disable_remote_exec,omitempty"`
-	// Users are the ids that allocs get; nil gives none.
+	// Users are the ids for allocs; with nil allocs get none.
 	Users *Users `json:"users,omitempty"`
 	// PluginInstall allows plugins to be installed and removed over the API.
 	PluginInstall bool     `json:"plugin_install,omitempty"`
@@ -161,6 +171,16 @@ type HostVolumes map[string]HostVolume
 type HostVolume struct {
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// volumeProblems returns what is wrong with the directories of dynamic host volumes.
+func (c *Client) volumeProblems() (out []string) {
+	for _, dir := range [][2]string{{"host_volumes_dir", c.HostVolumesDir}, {"host_volume_plugin_dir", c.HostVolumePluginDir}} {
+		if dir[1] != "" && !filepath.IsAbs(dir[1]) {
+			out = append(out, fmt.Sprintf("client.%s %q must be an absolute path", dir[0], dir[1]))
+		}
+	}
+	return out
 }
 
 // HostNetworks are named address ranges of the node.
@@ -200,12 +220,16 @@ type Server struct {
 	EvalGCThreshold       string `json:"eval_gc_threshold,omitempty"`
 	BatchEvalGCThreshold  string `json:"batch_eval_gc_threshold,omitempty"`
 	DeploymentGCThreshold string `json:"deployment_gc_threshold,omitempty"`
-	JobDefaultPriority    int    `json:"job_default_priority,omitempty"`
-	JobMaxPriority        int    `json:"job_max_priority,omitempty"`
-	JobMaxCount           int    `json:"job_max_count,omitempty"`
-	JobMaxSourceSize      string `json:"job_max_source_size,omitempty"`
-	HeartbeatGrace        string `json:"heartbeat_grace,omitempty"`
-	MinHeartbeatTTL       string `json:"min_heartbeat_ttl,omitempty"`
+	// HistoryMaxAge and HistoryMaxSize bound what this server keeps of deployments and
+	// evaluations after their collection.
+	HistoryMaxAge      string `json:"history_max_age,omitempty"`
+	HistoryMaxSize     string `json:"history_max_size,omitempty"`
+	JobDefaultPriority int    `json:"job_default_priority,omitempty"`
+	JobMaxPriority     int    `json:"job_max_priority,omitempty"`
+	JobMaxCount        int    `json:"job_max_count,omitempty"`
+	JobMaxSourceSize   string `json:"job_max_source_size,omitempty"`
+	HeartbeatGrace     string `json:"heartbeat_grace,omitempty"`
+	MinHeartbeatTTL    string `json:"min_heartbeat_ttl,omitempty"`
 	// MaxHeartbeats limits the heartbeats of all nodes per second; 0 means no limit.
 	MaxHeartbeats float64 `json:"max_heartbeats_per_second,omitempty"`
 	// FailoverTTL is how long nodes have to send a heartbeat to a new leader.
@@ -216,7 +240,7 @@ type Server struct {
 	// SchedulerDefaults is the initial scheduler configuration of a new cluster.
 	SchedulerDefaults     *SchedulerDefaults `json:"default_scheduler_config,omitempty"`
 	RaftSnapshotThreshold int                `json:"raft_snapshot_threshold,omitempty"`
-	// RaftSnapshotInterval is how often the need for a snapshot is looked at.
+	// RaftSnapshotInterval is the interval at which the need for a snapshot is checked.
 	RaftSnapshotInterval string `json:"raft_snapshot_interval,omitempty"`
 	// RaftMultiplier scales the timeouts of elections, for slow machines and networks: 1
 	// to 10, 1 by default.
@@ -224,8 +248,8 @@ type Server struct {
 	// StartTimeout is how long a server that is a cluster of its own may take to lead.
 	StartTimeout string `json:"start_timeout,omitempty"`
 	// RootKeyRotation is the age at which the root key of the keyring is replaced,
-	// RootKeyGC the age from which one that nothing needs is removed, and RootKeyInterval
-	// how often that is looked at.
+	// RootKeyGC the age from which an unneeded key is removed, and RootKeyInterval the
+	// interval of this check.
 	RootKeyRotation string `json:"root_key_rotation_threshold,omitempty"`
 	RootKeyGC       string `json:"root_key_gc_threshold,omitempty"`
 	RootKeyInterval string `json:"root_key_gc_interval,omitempty"`
@@ -239,14 +263,15 @@ type Server struct {
 	// EnabledSchedulers must name all types of jobs: see schedulerProblems.
 	EnabledSchedulers []string `json:"enabled_schedulers,omitempty"`
 	RaftTrailingLogs  int      `json:"raft_trailing_logs,omitempty"`
-	// NonVotingServer makes a server that receives the log and serves stale reads, and
-	// never votes. RedundancyZone and UpgradeVersion are what autopilot compares; see
-	// Autopilot.
+	// NonVotingServer makes this server one that receives the log and serves stale reads,
+	// but never votes. Autopilot compares RedundancyZone and UpgradeVersion; see Autopilot.
 	NonVotingServer bool   `json:"non_voting_server,omitempty"`
 	RedundancyZone  string `json:"redundancy_zone,omitempty"`
 	UpgradeVersion  string `json:"upgrade_version,omitempty"`
 	// PluginRegistry allows clients of the API to run plugins on all nodes.
 	PluginRegistry bool `json:"plugin_registry,omitempty"`
+	// PlanRejections says when a node that keeps refusing plans is made ineligible.
+	PlanRejections PlanRejectionTracker `json:"plan_rejection_tracker"`
 }
 
 // Search limits the searches of the API.
@@ -265,8 +290,8 @@ type Limits struct {
 	// HTTPMaxConnsPerClient is the maximum number of connections of one address to the
 	// HTTP API: 100 by default, 0 means no limit.
 	HTTPMaxConnsPerClient *int `json:"http_max_conns_per_client,omitempty"`
-	// RPCMaxConnsPerClient is the same for the servers' rpc port. RPCHandshakeTimeout
-	// is the time limit for the handshake of a connection to it: 5s by default.
+	// RPCMaxConnsPerClient is the limit for the servers' rpc port. RPCHandshakeTimeout is
+	// the time limit for the handshake of a connection to it: 5s by default.
 	RPCMaxConnsPerClient *int   `json:"rpc_max_conns_per_client,omitempty"`
 	RPCHandshakeTimeout  string `json:"rpc_handshake_timeout,omitempty"`
 	// HTTPSHandshakeTimeout is the time limit for the TLS handshake of a connection to
@@ -281,7 +306,7 @@ type Plugins map[string]Plugin
 type Plugin struct {
 	Args   []string       `json:"args,omitempty"`
 	Config map[string]any `json:"config,omitempty"`
-	// Access is what the plugin's process may do.
+	// Access has the rights of the plugin's process.
 	confine.Access
 }
 
@@ -354,20 +379,17 @@ func (c *Config) Finish() error {
 	if err := model.CheckReservedPorts("client.reserved.reserved_ports", c.Client.Reserved.Ports); err != nil {
 		add("%s", strings.Join(model.Problems(err), "; "))
 	}
-	if c.Client.GCDiskUsage < 0 || c.Client.GCDiskUsage > 100 || c.Client.GCInodeUsage < 0 || c.Client.GCInodeUsage > 100 {
-		add("client.gc_disk_usage_threshold %v and gc_inode_usage_threshold %v are percentages (0 to 100)", c.Client.GCDiskUsage, c.Client.GCInodeUsage)
-	}
-	if c.Client.GCMaxAllocs < 0 || c.Client.GCParallel < 0 {
-		add("client.gc_max_allocs %d and gc_parallel_destroys %d must not be negative", c.Client.GCMaxAllocs, c.Client.GCParallel)
-	}
 	for key, text := range c.durations() {
 		if _, err := ParseDuration(text); err != nil {
 			add("%s: %q is not a duration such as \"30s\"", key, text)
 		}
 	}
+	problems = append(problems, c.Client.gcProblems()...)
 	problems = append(problems, c.Client.capacityProblems()...)
+	problems = append(problems, c.Client.volumeProblems()...)
 	problems = append(problems, c.Client.Users.problems()...)
 	problems = append(problems, c.Server.heartbeatProblems()...)
+	problems = append(problems, c.Server.PlanRejections.problems()...)
 	problems = append(problems, c.Limits.problems()...)
 	problems = append(problems, c.leaveProblems()...)
 	problems = append(problems, c.Server.ClientIntroduction.problems()...)
@@ -375,6 +397,8 @@ func (c *Config) Finish() error {
 	problems = append(problems, c.joinProblems()...)
 	problems = append(problems, c.autopilotProblems()...)
 	problems = append(problems, c.snapshotProblems()...)
+	problems = append(problems, c.dnsProblems()...)
+	problems = append(problems, c.consulProblems()...)
 	problems = append(problems, c.TLS.problems()...)
 	problems = append(problems, c.logProblems()...)
 	problems = append(problems, c.allowedHostProblems()...)
@@ -389,35 +413,48 @@ func (c *Config) Finish() error {
 		p := c.Plugins[name]
 		problems = append(problems, p.Problems(fmt.Sprintf("plugin %q", name))...)
 	}
-	c.Warnings = append(c.Warnings, c.networkWarnings()...)
+	c.Warnings = append(c.Warnings, slices.Concat(c.networkWarnings(), c.dnsWarnings(), c.consulWarnings())...)
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
 	}
 	return nil
 }
 
+// gcProblems lists the invalid values of the collection of allocs.
+func (c *Client) gcProblems() (out []string) {
+	if c.GCDiskUsage < 0 || c.GCDiskUsage > 100 || c.GCInodeUsage < 0 || c.GCInodeUsage > 100 {
+		out = append(out, fmt.Sprintf("client.gc_disk_usage_threshold %v and gc_inode_usage_threshold %v are percentages (0 to 100)", c.GCDiskUsage, c.GCInodeUsage))
+	}
+	if c.GCMaxAllocs < 0 || c.GCParallel < 0 {
+		out = append(out, fmt.Sprintf("client.gc_max_allocs %d and gc_parallel_destroys %d must not be negative", c.GCMaxAllocs, c.GCParallel))
+	}
+	return out
+}
+
 func (c *Config) durations() map[string]string {
 	return map[string]string{
-		"client.max_kill_timeout":            c.Client.MaxKillTimeout,
-		"client.gc_interval":                 c.Client.GCInterval,
-		"server.node_gc_threshold":           c.Server.NodeGCThreshold,
-		"server.job_gc_interval":             c.Server.JobGCInterval,
-		"server.job_gc_threshold":            c.Server.JobGCThreshold,
-		"server.eval_gc_threshold":           c.Server.EvalGCThreshold,
-		"server.batch_eval_gc_threshold":     c.Server.BatchEvalGCThreshold,
-		"server.deployment_gc_threshold":     c.Server.DeploymentGCThreshold,
-		"limits.rpc_handshake_timeout":       c.Limits.RPCHandshakeTimeout,
-		"limits.https_handshake_timeout":     c.Limits.HTTPSHandshakeTimeout,
-		"server.heartbeat_grace":             c.Server.HeartbeatGrace,
-		"server.min_heartbeat_ttl":           c.Server.MinHeartbeatTTL,
-		"server.failover_heartbeat_ttl":      c.Server.FailoverTTL,
-		"server.retry_interval":              c.Server.RetryInterval,
-		"server.raft_snapshot_interval":      c.Server.RaftSnapshotInterval,
-		"server.root_key_rotation_threshold": c.Server.RootKeyRotation,
-		"server.root_key_gc_threshold":       c.Server.RootKeyGC,
-		"server.root_key_gc_interval":        c.Server.RootKeyInterval,
-		"server.start_timeout":               c.Server.StartTimeout,
-		"telemetry.collection_interval":      c.Telemetry.CollectionInterval,
+		"client.max_kill_timeout":                   c.Client.MaxKillTimeout,
+		"client.gc_interval":                        c.Client.GCInterval,
+		"server.node_gc_threshold":                  c.Server.NodeGCThreshold,
+		"server.job_gc_interval":                    c.Server.JobGCInterval,
+		"server.job_gc_threshold":                   c.Server.JobGCThreshold,
+		"server.eval_gc_threshold":                  c.Server.EvalGCThreshold,
+		"server.batch_eval_gc_threshold":            c.Server.BatchEvalGCThreshold,
+		"server.deployment_gc_threshold":            c.Server.DeploymentGCThreshold,
+		"server.history_max_age":                    c.Server.HistoryMaxAge,
+		"limits.rpc_handshake_timeout":              c.Limits.RPCHandshakeTimeout,
+		"limits.https_handshake_timeout":            c.Limits.HTTPSHandshakeTimeout,
+		"server.heartbeat_grace":                    c.Server.HeartbeatGrace,
+		"server.min_heartbeat_ttl":                  c.Server.MinHeartbeatTTL,
+		"server.failover_heartbeat_ttl":             c.Server.FailoverTTL,
+		"server.plan_rejection_tracker.node_window": c.Server.PlanRejections.NodeWindow,
+		"server.retry_interval":                     c.Server.RetryInterval,
+		"server.raft_snapshot_interval":             c.Server.RaftSnapshotInterval,
+		"server.root_key_rotation_threshold":        c.Server.RootKeyRotation,
+		"server.root_key_gc_threshold":              c.Server.RootKeyGC,
+		"server.root_key_gc_interval":               c.Server.RootKeyInterval,
+		"server.start_timeout":                      c.Server.StartTimeout,
+		"telemetry.collection_interval":             c.Telemetry.CollectionInterval,
 
 		"autopilot.last_contact_threshold":    c.Autopilot.LastContactThreshold,
 		"autopilot.server_stabilization_time": c.Autopilot.ServerStabilizationTime,

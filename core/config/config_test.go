@@ -94,10 +94,10 @@ func TestWhatMustNotBeIgnoredStopsTheStart(t *testing.T) {
 
 func TestOptionsThatNothingReadsAreNamed(t *testing.T) {
 	c := config.Defaults()
-	if err := c.Merge("x.hcl", []byte("client {\noptions = { \"driver.denylist\" = \"exec\", \"user.denylist\" = \"root\", \"plugin.*.pids\" = \"9\" }\ncgroup_parent = \"x\"\n}")); err != nil {
+	if err := c.Merge("x.hcl", []byte("client {\noptions = { \"fingerprint.denylist\" = \"cpu\", \"driver.denylist\" = \"exec\", \"user.denylist\" = \"root\", \"plugin.*.pids\" = \"9\" }\ncgroup_parent = \"x\"\n}")); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{`x.hcl: client.cgroup_parent is not acted on yet`, `x.hcl: client.options "driver.denylist" is not acted on yet`}
+	want := []string{`x.hcl: client.cgroup_parent is not acted on yet`, `x.hcl: client.options "fingerprint.denylist" is not acted on yet`}
 	if !slices.Equal(c.Warnings, want) {
 		t.Errorf("got %q, want %q", c.Warnings, want)
 	}
@@ -178,9 +178,6 @@ server {
 		t.Errorf("got %+v", s)
 	}
 	warned := []string{"x.hcl: server.default_scheduler_config.node_limit_for_feasibility_checks is not acted on: every feasible node is looked at"}
-	for _, who := range []string{"batch", "service", "sysbatch"} {
-		warned = append(warned, "x.hcl: server.default_scheduler_config.preemption_config."+who+"_scheduler_enabled is not acted on yet: no alloc is preempted")
-	}
 	if !slices.Equal(c.Warnings, warned) {
 		t.Errorf("warnings: %q, want %q", c.Warnings, warned)
 	}

@@ -8,11 +8,11 @@ import (
 	"net"
 )
 
-// Door is a port of the agent through which other machines can do what only operators
-// should.
+// Door is a port of the agent through which other machines can do things that only
+// operators should.
 type Door struct {
 	Name   string // "http" or "rpc"
-	Danger string // who can do what
+	Danger string // what an attacker could do
 	Close  string // configuration that closes it
 }
 
@@ -35,7 +35,7 @@ func (c *Config) OpenDoors() []Door {
 	}
 	if at := c.ListenRPC(); c.Server.Enabled && !onLoopback(at) && !c.TLS.RPC {
 		out = append(out, Door{"rpc",
-			fmt.Sprintf("the server listens for nodes on %s without TLS: whoever reaches it can join as a node and is given jobs with their secrets, and whoever is on the way can read and change what nodes are told", at),
+			fmt.Sprintf("the server listens for nodes on %s without TLS: whoever reaches it can join as a node and is given jobs with their secrets (without a key of the gossip, server.encrypt, also as a server, which has all of the state), and whoever is on the way can read and change what nodes are told", at),
 			`tls { rpc = true, verify_server_hostname = true, ` + files + ` }, or addresses { rpc = "127.0.0.1" }`})
 	}
 	return out

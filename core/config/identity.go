@@ -12,8 +12,8 @@ import (
 // identityAlgorithms are the values of identity_algorithm.
 var identityAlgorithms = []string{"EdDSA", "RS256"}
 
-// IdentitySigning returns the algorithm that signs tokens of tasks. Many of the services that
-// verify tokens by OpenID Connect read RS256 only, so it is the default where there is an
+// IdentitySigning returns the algorithm that signs tokens of tasks. Many of the services
+// that verify tokens by OpenID Connect read RS256 only, so it is the default if there is an
 // issuer.
 func (s *Server) IdentitySigning() string {
 	switch {

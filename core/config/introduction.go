@@ -12,7 +12,7 @@ import (
 // `node intro create`, and how long such a token is valid.
 type ClientIntroduction struct {
 	Enforcement        string `json:"enforcement,omitempty"`          // none (default), warn or strict
-	DefaultIdentityTTL string `json:"default_identity_ttl,omitempty"` // of a token for which no other is asked
+	DefaultIdentityTTL string `json:"default_identity_ttl,omitempty"` // lifetime of a token whose request names none
 	MaxIdentityTTL     string `json:"max_identity_ttl,omitempty"`
 }
 

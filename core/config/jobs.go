@@ -31,7 +31,34 @@ func (s *Server) jobProblems() []string {
 	if _, err := s.JobSource(); err != nil {
 		add("server.job_max_source_size: %q is not a size such as \"1M\"", s.JobMaxSourceSize)
 	}
+	return append(out, s.historyProblems()...)
+}
+
+// historyProblems lists the invalid bounds of the history. Texts that are no durations are
+// found with all others.
+func (s *Server) historyProblems() (out []string) {
+	if _, err := s.HistorySize(0); err != nil {
+		out = append(out, fmt.Sprintf("server.history_max_size: %q is not a size such as \"32MiB\", up to %s", s.HistoryMaxSize, humanize.IBytes(maxHistory)))
+	}
+	if Duration(s.HistoryMaxAge, 0) < 0 {
+		out = append(out, fmt.Sprintf("server.history_max_age %q is negative; \"0\" switches the history off", s.HistoryMaxAge))
+	}
 	return out
+}
+
+// maxHistory is the largest history: a request for all of it must fit in memory.
+const maxHistory = 512 << 20
+
+// HistorySize returns the maximum size of the history in bytes, or otherwise if it is unset.
+func (s *Server) HistorySize(otherwise int64) (int64, error) {
+	if s.HistoryMaxSize == "" {
+		return otherwise, nil
+	}
+	n, err := humanize.ParseBytes(s.HistoryMaxSize)
+	if err == nil && n > maxHistory {
+		err = fmt.Errorf("%d bytes are more than a history may have", n)
+	}
+	return int64(n), err
 }
 
 // JobSource returns the maximum size of a stored job file in bytes, 0 for the default.

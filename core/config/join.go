@@ -15,8 +15,9 @@ import (
 )
 
 // ServerJoin lists servers. For a node both lists have the same meaning: it tries all
-// addresses until one answers, without a limit. A server tries those of StartJoin once, as
-// it starts, and fails if none answers; those of RetryJoin until one answers.
+// addresses until one answers, without a limit. A server tries the addresses of StartJoin
+// once, as it starts, and fails if none answers; it tries those in RetryJoin until one
+// answers.
 type ServerJoin struct {
 	StartJoin []string `json:"start_join,omitempty"`
 	RetryJoin []string `json:"retry_join,omitempty"`
@@ -37,7 +38,7 @@ func (s *Server) Joins() bool {
 	return len(s.ServerJoin.StartJoin)+len(s.ServerJoin.RetryJoin)+len(s.StartJoin)+len(s.RetryJoin) > 0
 }
 
-// Join returns how a server finds others. Addresses without a port get that of gossip.
+// Join returns how a server finds others. Addresses without a port get the port of gossip.
 func (c *Config) Join() Join {
 	s := c.Server
 	out := Join{ServerJoin: ServerJoin{RetryInterval: s.ServerJoin.RetryInterval}, RetryMax: s.ServerJoin.RetryMax}
@@ -60,8 +61,8 @@ func (c *Config) gossipAddresses(lists ...[]string) (out []string) {
 	return out
 }
 
-// GossipAddresses adds the port of gossip to addresses of servers that have none. An
-// error names those that are no addresses.
+// GossipAddresses adds the port of gossip to addresses of servers that have none. The error
+// names the invalid addresses.
 func (c *Config) GossipAddresses(list []string) ([]string, error) {
 	var out []string
 	for _, a := range list {
@@ -100,13 +101,13 @@ func serverAddress(text string, port int) (string, error) {
 	}
 	if host, port, err := net.SplitHostPort(text); err == nil {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {
-			return "", fmt.Errorf("%q is no HOST:PORT", text)
+			return "", fmt.Errorf("%q is not HOST:PORT", text)
 		}
 		return text, nil
 	}
 	host := strings.TrimSuffix(strings.TrimPrefix(text, "["), "]") // an IPv6 address without a port
 	if host == "" || strings.ContainsAny(host, " /[]") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
-		return "", fmt.Errorf("%q is no HOST:PORT", text)
+		return "", fmt.Errorf("%q is not HOST:PORT", text)
 	}
 	return net.JoinHostPort(host, strconv.Itoa(port)), nil
 }

@@ -19,11 +19,10 @@ var unused = map[string][]string{
 	"": {
 
 		"ui", "sentinel", "audit", "reporting", "keyring", "eventlog", "rpc",
-		"acl", "consul", "vault",
+		"acl", "vault",
 	},
 	"client": {
-		"alloc_mounts_dir", "host_volumes_dir", "host_volume_plugin_dir", "common_plugin_dir", "preferred_address_family",
-		"gc_volumes_on_node_gc",
+		"alloc_mounts_dir", "common_plugin_dir", "preferred_address_family",
 		"bind_wildcard_default_host_network", "cgroup_parent",
 		"log_file", "fingerprint",
 	},
@@ -45,9 +44,8 @@ var unused = map[string][]string{
 	},
 }
 
-// fixed are keys whose value this product does not let operators choose. The values that
-// describe what it does are accepted, others cause a warning that says what happens
-// instead.
+// fixed are keys whose values operators cannot choose. Values that describe Drover's
+// behaviour are accepted; any other value causes a warning that describes it.
 var fixed = []struct {
 	block, key string
 	holds      func(value any) bool // nil: no value describes it
@@ -61,7 +59,6 @@ var fixed = []struct {
 	{"client", "client_max_port", nil, "plugins listen on sockets of the file system, not on ports"},
 	{"server", "protocol_version", is("1"), "servers find out by themselves what the others understand"},
 	{"server", "raft_protocol", is("3"), "version 3 of the raft protocol is the only one"},
-	{"server", "plan_rejection_tracker", offBlock, "a node that rejects plans is not made ineligible; see the metric nomad.nomad.plan.node_rejected"},
 	{"server.search", "limit_query", nil, "a search looks at all objects"},
 	{"server", "license_path", nil, "there is no licence to read"},
 	{"server", "non_production", nil, "there is no licence that it could concern"},
@@ -78,12 +75,6 @@ var fixed = []struct {
 func is(text string) func(any) bool { return func(v any) bool { return fmt.Sprint(v) == text } }
 
 func off(v any) bool { return v == false || v == "false" }
-
-// offBlock reports whether a block is not enabled.
-func offBlock(v any) bool {
-	settings, _ := v.(map[string]any)
-	return !on(settings["enabled"])
-}
 
 // dropFixed removes the keys of fixed from the tree and returns the warnings.
 func dropFixed(file string, tree map[string]any) (out []string) {
@@ -132,14 +123,8 @@ func dropUnused(file string, tree map[string]any) []string {
 	if limit, given := block(tree, "server.default_scheduler_config")["node_limit_for_feasibility_checks"]; given && fmt.Sprint(limit) != "0" {
 		out = append(out, fmt.Sprintf("%s: server.default_scheduler_config.node_limit_for_feasibility_checks is not acted on: every feasible node is looked at", file))
 	}
-	for key, value := range block(tree, "server.default_scheduler_config.preemption_config") {
-		if on(value) {
-			out = append(out, fmt.Sprintf("%s: server.default_scheduler_config.preemption_config.%s is not acted on yet: no alloc is preempted", file, key))
-		}
-	}
-	options := block(tree, "client.options")
-	for key := range options {
-		if !slices.Contains([]string{envDenylist, userDenylist, userDrivers}, key) && !strings.HasPrefix(key, pluginOption) {
+	for key := range block(tree, "client.options") {
+		if !slices.Contains(options(), key) && !strings.HasPrefix(key, pluginOption) {
 			out = append(out, fmt.Sprintf("%s: client.options %q is not acted on yet", file, key))
 		}
 	}

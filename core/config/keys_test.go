@@ -12,22 +12,20 @@ import (
 
 func TestAKeyThatDescribesWhatHappensAnywayIsAcceptedAndAnotherValueIsExplained(t *testing.T) {
 	for source, want := range map[string]string{
-		"disable_update_check = true":                               "",
-		"disable_update_check = false":                              "disable_update_check has no effect: nobody is asked",
-		"client { no_host_uuid = true }":                            "",
-		"client { no_host_uuid = false }":                           "client.no_host_uuid has no effect: a node's id is random",
-		"server { raft_protocol = 3 }":                              "",
-		"server { raft_protocol = 2 }":                              "version 3 of the raft protocol",
-		"server {\n  raft_logstore { backend = \"wal\" }\n}":        "the log is kept in badger",
-		"server {\n  raft_boltdb { no_freelist_sync = true }\n}":    "the log is kept in badger",
-		"server {\n  plan_rejection_tracker { enabled = false }\n}": "",
-		"server {\n  plan_rejection_tracker { enabled = true }\n}":  "is not made ineligible",
-		"server {\n  search { limit_query = 9 }\n}":                 "looks at all objects",
-		"server { job_tracked_versions = 6 }":                       "",
-		"server { job_tracked_versions = 20 }":                      "six versions",
-		"server { deploy_query_rate_limit = 1.5 }":                  "without queries",
-		"client { client_min_port = 10000 }":                        "sockets of the file system",
-		"telemetry { disable_quota_utilization_metrics = true }":    "",
+		"disable_update_check = true":                            "",
+		"disable_update_check = false":                           "disable_update_check has no effect: nobody is asked",
+		"client { no_host_uuid = true }":                         "",
+		"client { no_host_uuid = false }":                        "client.no_host_uuid has no effect: a node's id is random",
+		"server { raft_protocol = 3 }":                           "",
+		"server { raft_protocol = 2 }":                           "version 3 of the raft protocol",
+		"server {\n  raft_logstore { backend = \"wal\" }\n}":     "the log is kept in badger",
+		"server {\n  raft_boltdb { no_freelist_sync = true }\n}": "the log is kept in badger",
+		"server {\n  search { limit_query = 9 }\n}":              "looks at all objects",
+		"server { job_tracked_versions = 6 }":                    "",
+		"server { job_tracked_versions = 20 }":                   "six versions",
+		"server { deploy_query_rate_limit = 1.5 }":               "without queries",
+		"client { client_min_port = 10000 }":                     "sockets of the file system",
+		"telemetry { disable_quota_utilization_metrics = true }": "",
 	} {
 		c := config.Defaults()
 		if err := c.Merge("a.hcl", []byte(source)); err != nil {

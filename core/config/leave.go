@@ -42,7 +42,7 @@ func (c *Config) leaveProblems() (problems []string) {
 	switch {
 	case drain != nil && !leaves:
 		c.warnOnce("client.drain_on_shutdown does nothing without leave_on_interrupt or leave_on_terminate")
-	case leaves && drain == nil && (!c.Server.Enabled || c.Dev): // the server of a development agent has nobody to leave
+	case leaves && drain == nil && (!c.Server.Enabled || c.Dev): // the server of a development agent has no cluster to leave
 		c.warnOnce("leave_on_interrupt and leave_on_terminate do nothing without client.drain_on_shutdown: the node's tasks go on")
 	}
 	return problems

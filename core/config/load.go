@@ -98,6 +98,11 @@ func (c *Config) Merge(name string, src []byte) error {
 	if err != nil {
 		return err
 	}
+	also, err := tidyConsul(name, tree)
+	if err != nil {
+		return err
+	}
+	idle = append(idle, also...)
 	c.Warnings = append(append(c.Warnings, dropUnused(name, tree)...), idle...)
 	text, err := json.Marshal(tree)
 	if err != nil {
@@ -128,7 +133,7 @@ func parseTree(name string, src []byte) (map[string]any, error) {
 	if strings.HasSuffix(name, ".json") || bytes.HasPrefix(bytes.TrimSpace(src), []byte("{")) {
 		var tree map[string]any
 		if err := json.Unmarshal(src, &tree); err != nil {
-			return nil, errdefs.InvalidArgumentf("%s is no JSON object: %v", name, err)
+			return nil, errdefs.InvalidArgumentf("%s is not a JSON object: %v", name, err)
 		}
 		flattenLists(tree)
 		return tree, nil
@@ -188,6 +193,17 @@ func bodyTree(body *hclsyntax.Body, depth int) (map[string]any, hcl.Diagnostics)
 	for _, block := range body.Blocks {
 		inner, d := bodyTree(block.Body, depth+1)
 		diags = append(diags, d...)
+		if depth == 0 && block.Type == "consul" && len(block.Labels) == 0 { // there may be several
+			switch others := out["consul"].(type) {
+			case []any:
+				out["consul"] = append(others, inner)
+			case map[string]any:
+				out["consul"] = []any{others, inner}
+			default:
+				out["consul"] = inner
+			}
+			continue
+		}
 		at := out
 		for _, key := range append([]string{block.Type}, block.Labels...) {
 			next, ok := at[key].(map[string]any)

@@ -9,14 +9,14 @@ import (
 	"slices"
 )
 
-// The names of the plugins whose config the keys of Bridge and CNI are.
+// The names of the plugins to whose config the keys of Bridge and CNI belong.
 const (
 	bridgePlugin = "network-bridge"
 	cniPlugin    = "network-cni"
 )
 
-// Bridge describes the bridge of groups with a network of mode "bridge". The plugin that
-// makes them has keys of the same names, and checks the values.
+// Bridge describes the bridge of groups with a network of mode "bridge". The plugin
+// network-bridge has keys of the same names, and checks the values.
 type Bridge struct {
 	Name       string `json:"bridge_network_name,omitempty"`
 	Subnet     string `json:"bridge_network_subnet,omitempty"`
@@ -25,7 +25,7 @@ type Bridge struct {
 }
 
 // CNI says where the programs and configurations of networks of mode "cni/NAME" are. The
-// plugin that makes them has keys of the same names, and checks the values.
+// plugin network-cni has keys of the same names, and checks the values.
 type CNI struct {
 	Path      string `json:"cni_path,omitempty"`
 	ConfigDir string `json:"cni_config_dir,omitempty"`
@@ -54,9 +54,9 @@ func (c *Client) networkKeys() map[string]map[string]any {
 	return out
 }
 
-// AddNetworkKeys adds the keys about networks to the config of their plugins where it does
-// not have them: it is nearer to what they are about. It changes the map of plugins, and no
-// config in it.
+// AddNetworkKeys adds the keys about networks to the config of their plugins, unless that
+// config has them: the plugin's own block takes precedence. It changes the map of plugins,
+// but no config in it.
 func (c *Client) AddNetworkKeys(configs map[string]map[string]any) {
 	for plugin, keys := range c.networkKeys() {
 		maps.Copy(keys, configs[plugin])

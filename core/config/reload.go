@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Reloadable are the keys, and the blocks, that an agent takes over when it reads its
-// configuration again, with what it does about them. All others need a restart.
-// docs/configuration.md has this table; a test compares them.
+// Reloadable are the keys and blocks that a running agent applies when it reads its
+// configuration again, with the moment at which they take effect. All others need a
+// restart. docs/configuration.md has this table; a test compares them.
 var Reloadable = map[string]string{
 	"log_level":                  "from the next line on",
 	"log_json":                   "from the next line on",
@@ -43,9 +43,9 @@ var Reloadable = map[string]string{
 // kept are keys within a block of Reloadable that need a restart.
 var kept = []string{"client.server_join.retry_interval"}
 
-// Reload returns what a running agent with the configuration c becomes when it reads
-// next: a configuration in which only the reloadable keys have changed. taken and left
-// are the changed keys that take effect and that need a restart.
+// Reload returns the new configuration of a running agent with the configuration c that has
+// read next: only the reloadable keys change. taken and left are the changed keys that take
+// effect and that need a restart.
 func (c *Config) Reload(next *Config) (now *Config, taken, left []string) {
 	out := *c
 	out.KeepLog(next)

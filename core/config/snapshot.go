@@ -19,9 +19,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Snapshot says which snapshots of the servers' state are taken at intervals. It is the
-// `snapshot` block of the servers' configuration, and of the file of `operator snapshot
-// agent`, in which the storage blocks may be beside it.
+// Snapshot configures the scheduled snapshots of the servers' state. It is the `snapshot`
+// block in the servers' configuration, and in the file of `operator snapshot agent`, where
+// the storage blocks may stand beside it.
 type Snapshot struct {
 	// Interval is the time between two snapshots, 1h by default. "0" means a single one,
 	// which only `operator snapshot agent` takes.
@@ -75,7 +75,7 @@ func (s *Snapshot) Keep() int {
 	return *s.Retain
 }
 
-// NamePrefix returns what begins the names of the files.
+// NamePrefix returns the beginning of the names of the files.
 func (s *Snapshot) NamePrefix() string {
 	if s.Prefix == "" {
 		return defaultSnapshotPrefix
@@ -83,8 +83,8 @@ func (s *Snapshot) NamePrefix() string {
 	return s.Prefix
 }
 
-// Store opens the store. Unfinished files of a bucket are in the folder scratch, "" for that
-// of the system.
+// Store opens the store. Unfinished files of a bucket are in the folder scratch; "" means
+// the system's temporary folder.
 func (s *Snapshot) Store(scratch string) (backup.Store, error) {
 	if s.Local != nil {
 		return backup.Folder(s.Local.Path)
@@ -103,10 +103,10 @@ func (s *Snapshot) Store(scratch string) (backup.Store, error) {
 	return backup.Bucket(at, scratch)
 }
 
-// snapshotPrefix is what the prefix may be: a part of the name of a file.
+// snapshotPrefix matches valid prefixes: they are parts of names of files.
 var snapshotPrefix = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z._-]{0,63}$`)
 
-// problems lists the invalid settings. none is what the absence of a store is called.
+// problems lists the invalid settings. none is the text for a missing store.
 func (s *Snapshot) problems(none string) (out []string) {
 	if d, err := ParseDuration(s.Interval); err != nil || d < 0 || d > 0 && d < time.Second {
 		out = append(out, fmt.Sprintf("snapshot.interval %q is not a duration of a second or more such as \"1h\"", s.Interval))
@@ -181,8 +181,8 @@ var idleSnapshotKeys = map[string]string{
 	"max_failures":     "an agent tries until it succeeds",
 }
 
-// tidySnapshot refuses what cannot be kept of a snapshot block, and removes the keys without
-// effect. It returns a warning for each of these.
+// tidySnapshot refuses settings of a snapshot block that Drover cannot honour, and removes
+// keys without effect. It returns a warning for each removed key.
 func tidySnapshot(file string, tree map[string]any) (warnings []string, err error) {
 	for _, r := range refusedStorage {
 		if _, given := block(tree, r.block)[r.key]; given {
@@ -273,7 +273,7 @@ func LoadSnapshotAgent(path string) (*SnapshotAgent, error) {
 }
 
 // refuseSyslog returns an error if a log block turns syslog on. Otherwise it removes the
-// block's keys of syslog, which nothing else knows.
+// block's keys for syslog, which the decoder does not know.
 func refuseSyslog(file string, log map[string]any) error {
 	if on(log["enable_syslog"]) {
 		return errdefs.InvalidArgumentf("%s: log.enable_syslog cannot be used: the agent logs to standard error, which systemd keeps. Remove it", file)

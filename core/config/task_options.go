@@ -3,7 +3,10 @@
 
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The client.options that concern tasks, with the reference's names and defaults.
 const (
@@ -11,6 +14,31 @@ const (
 	userDenylist = "user.denylist"
 	userDrivers  = "user.checked_drivers"
 )
+
+// The client.options that say which drivers the node offers, each with its former name.
+var (
+	driverAllowlist = []string{"driver.allowlist", "driver.whitelist"}
+	driverDenylist  = []string{"driver.denylist", "driver.blacklist"}
+)
+
+// options are all of them.
+func options() []string {
+	return slices.Concat([]string{envDenylist, userDenylist, userDrivers}, driverAllowlist, driverDenylist)
+}
+
+// Drivers returns the drivers that the node may offer, none for all, and those that it
+// must not offer.
+func (c *Client) Drivers() (allowed, denied []string) {
+	of := func(keys []string) []string {
+		for _, key := range keys {
+			if text, ok := c.Options[key]; ok {
+				return listed(text)
+			}
+		}
+		return nil
+	}
+	return of(driverAllowlist), of(driverDenylist)
+}
 
 // EnvDenylist returns the agent's environment variables that no task inherits; nil if
 // it is not configured.

@@ -26,6 +26,24 @@ func TestTasksOfIsolatingDriversDoNotRunAsRootUnlessOptionsOfTheReferenceSaySo(t
 	}
 }
 
+func TestOptionsOfTheReferenceSayWhichDriversANodeOffers(t *testing.T) {
+	for _, x := range []struct {
+		options         config.Strings
+		allowed, denied []string
+	}{
+		{nil, nil, nil},
+		{config.Strings{"driver.allowlist": "exec, java", "driver.denylist": "raw_exec"}, []string{"exec", "java"}, []string{"raw_exec"}},
+		{config.Strings{"driver.whitelist": "exec", "driver.blacklist": "raw_exec"}, []string{"exec"}, []string{"raw_exec"}},
+		{config.Strings{"driver.denylist": "exec", "driver.blacklist": "raw_exec"}, nil, []string{"exec"}},
+		{config.Strings{"driver.allowlist": ""}, nil, nil},
+	} {
+		c := config.Client{Options: x.options}
+		if allowed, denied := c.Drivers(); !slices.Equal(allowed, x.allowed) || !slices.Equal(denied, x.denied) {
+			t.Errorf("%v: %q are allowed, %q denied", x.options, allowed, denied)
+		}
+	}
+}
+
 func TestTheListOfVariablesThatTasksDoNotInheritIsReplacedAsAWhole(t *testing.T) {
 	c := config.Client{}
 	if list := c.EnvDenylist(); list != nil {

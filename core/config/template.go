@@ -28,8 +28,8 @@ type TemplateWait struct {
 	Max string `json:"max,omitempty"`
 }
 
-// TemplateRetry configures retries after an error before a template was first
-// rendered; no attempts means no limit.
+// TemplateRetry configures retries after an error before a template was first rendered;
+// without attempts there is no limit.
 type TemplateRetry struct {
 	Attempts   *int   `json:"attempts,omitempty"`
 	Backoff    string `json:"backoff,omitempty"`

@@ -21,14 +21,14 @@ type TLS struct {
 	CertFile             string `json:"cert_file,omitempty"`
 	KeyFile              string `json:"key_file,omitempty"`
 	MinVersion           string `json:"tls_min_version,omitempty"`
-	// CipherSuites are the names of those of TLS 1.2, separated by commas.
+	// CipherSuites are names of TLS 1.2 cipher suites, separated by commas.
 	CipherSuites string `json:"tls_cipher_suites,omitempty"`
 }
 
 var tlsVersions = map[string]uint16{"": tls.VersionTLS12, "tls12": tls.VersionTLS12, "tls13": tls.VersionTLS13}
 
-// cipherSuites returns the suites that can be chosen, by name. They are those of TLS 1.2
-// that HTTP/2 allows; TLS 1.3 has its own, among which nobody can choose.
+// cipherSuites returns the suites that can be chosen, by name. They are the suites of TLS
+// 1.2 that HTTP/2 allows; TLS 1.3 has its own, among which nobody can choose.
 func cipherSuites() map[string]uint16 {
 	out := map[string]uint16{}
 	for _, s := range tls.CipherSuites() {

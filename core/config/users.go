@@ -12,7 +12,7 @@ type Users struct {
 	DynamicUserMax int `json:"dynamic_user_max,omitempty"`
 }
 
-// Defaults of a block that is there, those of the reference.
+// Defaults of the users block, as in the reference.
 const (
 	defaultDynamicUserMin = 80000
 	defaultDynamicUserMax = 89999
@@ -40,7 +40,7 @@ func (u *Users) Range() (first, last int) {
 	return first, last
 }
 
-// problems says what is wrong with the range.
+// problems lists the errors in the range.
 func (u *Users) problems() []string {
 	if u == nil {
 		return nil

@@ -69,8 +69,8 @@ func (a adapter) Snapshot() (out raft.FSMSnapshot, err error) {
 	return persister{snapshot: snapshot, closing: a.closing}, nil
 }
 
-// snapshotPanicked returns the error of a snapshot that panicked. The log is whole without
-// it, so the server goes on, and raft tries again at its interval.
+// snapshotPanicked returns the error of a snapshot that panicked. The log is complete
+// without it, so the server continues, and raft tries again at its interval.
 func snapshotPanicked(p *panics.Panic) error {
 	return errdefs.Internalf("the snapshot panicked, which is a defect of drover: %v\n%s", p.Value, p.Stack)
 }

@@ -190,7 +190,7 @@ func readArchive(r io.Reader, w io.Writer) (info SnapshotInfo, err error) {
 	}
 	for name, sum := range map[string]hash.Hash{archiveMeta: metaSum, archiveState: stateSum} {
 		if !strings.Contains(sums.String(), hex.EncodeToString(sum.Sum(nil))+"  "+name+"\n") {
-			return info, damaged(fmt.Errorf("the sum of %s is not that of %s", name, archiveSums))
+			return info, damaged(fmt.Errorf("the checksum of %s differs from the one in %s", name, archiveSums))
 		}
 	}
 	if size != info.Size {

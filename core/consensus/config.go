@@ -37,7 +37,7 @@ type Config struct {
 	Dial func(address string, timeout time.Duration) (net.Conn, error)
 
 	// Lookup returns the address at which a server is now, if it is known: it may differ
-	// from that of the raft configuration. It may be nil.
+	// from the address in the raft configuration. It may be nil.
 	Lookup func(id string) (address string, known bool)
 
 	// Bootstrap lists the first members of a new cluster. It is used only if this

@@ -12,9 +12,10 @@ import (
 )
 
 // VerifyLeader returns once a quorum has confirmed, after the call, that this server leads,
-// and the server has applied what was committed before its term: what it has applied then
-// lacks no write that was acknowledged before the call. Callers that wait share one
-// question to the other servers. An error says that the caller may ask another server.
+// and the server has applied all entries that were committed before its term. Its state
+// then contains every write that was acknowledged before the call. Waiting callers share
+// one round of messages to the other servers. After an error the caller may ask another
+// server.
 func (n *Node) VerifyLeader(ctx context.Context) error {
 	const what = "confirm the lead with the other servers"
 	if err := n.brokenDown(); err != nil {
@@ -37,7 +38,8 @@ func (n *Node) confirm() error {
 			return err
 		}
 	}
-	// It may have lost the lead and have it again: then others have written meanwhile.
+	// It may have lost the lead and won it again: then another leader has written in
+	// between.
 	if !n.Leads() {
 		return raft.ErrNotLeader
 	}
@@ -55,8 +57,8 @@ func (n *Node) AloneVoting() bool {
 	return voters == 1
 }
 
-// confirmations lets those who wait for a confirmation share it: all who come while one is
-// under way share the next, because the one under way may have begun too early for them.
+// confirmations lets callers share a confirmation. Callers that arrive while one is in
+// progress share the next one, because the current one may have begun before their call.
 type confirmations struct {
 	mu      sync.Mutex
 	next    *confirmation // nil: nobody waits for another one

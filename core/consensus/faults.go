@@ -105,7 +105,7 @@ func newGapless(snapshots raft.SnapshotStore, log raft.LogStore, dir string) (*g
 		return nil, fmt.Errorf("list the snapshots in %s: %w", dir, err)
 	}
 	if first > 1 && len(list) == 0 {
-		return nil, errdefs.FailedPreconditionf("the raft log begins at index %d, and no snapshot in %s/snapshots holds what was before: they were removed or are damaged. "+
+		return nil, errdefs.FailedPreconditionf("the raft log begins at index %d, and no snapshot in %s/snapshots contains the entries before it: they were removed or are damaged. "+
 			"Put them back from a backup, or start with an empty data directory and restore a snapshot", first, dir)
 	}
 	return &gapless{SnapshotStore: snapshots, first: first}, nil
@@ -117,5 +117,5 @@ func (g *gapless) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	if err != nil || meta.Index+1 >= g.first {
 		return meta, r, err
 	}
-	return nil, nil, errors.Join(errdefs.FailedPreconditionf("the snapshot %s ends at index %d and the raft log begins at %d: what was between is missing", id, meta.Index, g.first), r.Close())
+	return nil, nil, errors.Join(errdefs.FailedPreconditionf("the snapshot %s ends at index %d and the raft log begins at %d: the entries in between are missing", id, meta.Index, g.first), r.Close())
 }

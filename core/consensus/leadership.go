@@ -25,8 +25,8 @@ func (n *Node) Leader() (leader Server, known bool) {
 	return Server{ID: string(id), Address: string(address), Voter: true, Leader: true}, true
 }
 
-// WaitLeader returns once this server knows a leader that wanted accepts; nil accepts
-// every one. Its only error is that of ctx.
+// WaitLeader returns once this server knows a leader that wanted accepts; nil accepts every
+// one. It fails only when ctx ends.
 func (n *Node) WaitLeader(ctx context.Context, wanted func(Server) bool) (Server, error) {
 	for {
 		changed := n.LeaderChanged()
@@ -49,10 +49,10 @@ func (n *Node) Leads() bool {
 	return term != 0 && n.IsLeader() && n.raft.CurrentTerm() == term
 }
 
-// CaughtUp reports whether this server, since it was opened, has applied what it knows to
-// be committed. A server that starts knows its log, but not how much of it is committed,
-// until the leader has sent it entries: heartbeats do not say it, and may come seconds
-// earlier. Its state is that of its newest snapshot until then.
+// CaughtUp reports whether this server, since it was opened, has applied all committed
+// entries of its log. A server that starts does not know which part of its log is committed
+// until the leader has sent it entries: heartbeats do not contain it, and may come seconds
+// earlier. Until then its state is its newest snapshot.
 func (n *Node) CaughtUp() bool {
 	if n.caught.Load() {
 		return true
@@ -78,7 +78,7 @@ func (n *Node) LastContact() time.Duration {
 }
 
 // LeaderChanged returns a channel that is closed at the next change of Leader or Leads.
-// Call it before you look at either.
+// Call it before you read either.
 func (n *Node) LeaderChanged() <-chan struct{} { return n.leading.wait() }
 
 // changes wakes those who wait for a change.
@@ -102,7 +102,7 @@ func (c *changes) tell() {
 
 // watchLeader passes raft's news about the leader on until ctx ends.
 func (n *Node) watchLeader(ctx context.Context) {
-	// One place is enough: who reads it looks at the newest state.
+	// A buffer of one is enough, because the reader then reads the newest state.
 	news := make(chan raft.Observation, 1)
 	observer := raft.NewObserver(news, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {

@@ -94,8 +94,8 @@ func (n *Node) AddServer(ctx context.Context, s Server) error {
 	return n.classify(what, n.pending.ask(ctx, func() raft.Future { return add(id, address, 0, untilDeadline(ctx)) }))
 }
 
-// DemoteServer takes a server's vote; it goes on to receive the log. Only the leader can do
-// this.
+// DemoteServer takes away a server's vote; the server still receives the log. Only the
+// leader can do this.
 func (n *Node) DemoteServer(ctx context.Context, id string) error {
 	const what = "take a server's vote"
 	return n.classify(what, n.pending.ask(ctx, func() raft.Future {

@@ -26,8 +26,9 @@ func (m *Memory) stores() stores {
 	return stores{log: m.log, stable: m.log, snapshots: m.snapshots}
 }
 
-// Clone returns a copy of what is stored now, while nobody writes. A server that starts with
-// it has crashed at this moment: what its former Node writes later, the copy does not have.
+// Clone returns a copy of the current contents; no write is in progress meanwhile. A server
+// that starts with the copy behaves as after a crash at this moment: the copy lacks
+// everything that its former Node writes later.
 func (m *Memory) Clone() (*Memory, error) {
 	out := &Memory{log: raft.NewInmemStore(), snapshots: m.snapshots.clone()}
 	if err := errors.Join(m.cloneLog(out), m.cloneVotes(out)); err != nil {
@@ -61,7 +62,7 @@ func (m *Memory) cloneLog(out *Memory) error {
 	return nil
 }
 
-// cloneVotes copies what raft stores beside the log.
+// cloneVotes copies raft's stable values (term and vote).
 func (m *Memory) cloneVotes(out *Memory) error {
 	for _, key := range []string{"CurrentTerm", "LastVoteTerm"} {
 		if n, err := m.log.GetUint64([]byte(key)); err == nil {
@@ -74,5 +75,5 @@ func (m *Memory) cloneVotes(out *Memory) error {
 	if v, err := m.log.Get([]byte(candidate)); err == nil {
 		return out.log.Set([]byte(candidate), v)
 	}
-	return nil // raft's store in memory has no other error than that there is no such key
+	return nil // raft's store in memory fails only for a missing key
 }

@@ -13,13 +13,13 @@ import (
 )
 
 // memorySnapshots keeps the newest complete snapshot. Raft's own store in memory forgets
-// it as soon as the next one is begun, and keeps one that was broken off.
+// the snapshot as soon as the next one begins, and keeps incomplete ones.
 type memorySnapshots struct {
 	mu     sync.Mutex
 	newest *memorySnapshot // nil if there is none
 }
 
-// memorySnapshot is a snapshot, and the sink of one that is being written.
+// memorySnapshot is a snapshot. While it is being written, it is also its own sink.
 type memorySnapshot struct {
 	store *memorySnapshots
 	meta  raft.SnapshotMeta

@@ -32,12 +32,12 @@ type Node struct {
 	broken  atomic.Pointer[error]
 	pending *pending
 	running atomic.Pointer[raft.Raft] // raft, for the transport, which is older
-	// networked is false for a server without connections to others; background is
-	// what Close waits for.
+	// networked is false for a server without connections to others; background are the
+	// goroutines for which Close waits.
 	networked  bool
 	background sync.WaitGroup
-	// begun is the newest term in which this server leads and has applied what was
-	// committed before; opened is when the node was opened.
+	// begun is the newest term in which this server leads and has applied everything
+	// committed before it. opened is the time at which the node was opened.
 	begun   atomic.Uint64
 	opened  time.Time
 	caught  atomic.Bool // see CaughtUp
@@ -334,7 +334,7 @@ func (n *Node) LastIndex() uint64 { return n.raft.LastIndex() }
 
 // Progress says how far this server is.
 type Progress struct {
-	LastIndex, LastTerm uint64 // of the last entry in its log
+	LastIndex, LastTerm uint64 // index and term of the last entry in its log
 	// LastContact is how long ago it heard from the leader; 0 for the leader. Heard is
 	// false if it never did.
 	LastContact time.Duration

@@ -10,11 +10,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// pipelines is raft's transport, except that it ends pipelines that are stuck, and those of a
-// server that stops. When raft has given up reading the answers of a pipeline, after a lost
-// answer or because it stops, and sends another request before it notices, it waits for room
-// in the pipeline for ever: that follower gets no entry any more, only heartbeats, or the
-// server never stops.
+// pipelines is raft's transport, except that it ends pipelines that are stuck and pipelines
+// of a server that stops. After a lost answer, or when it stops, raft no longer reads the
+// answers of a pipeline. If it then sends another request before it notices, it waits
+// forever for room in the pipeline: the follower gets heartbeats but no more entries, or
+// the server never stops.
 type pipelines struct {
 	*raft.NetworkTransport
 	mu    sync.Mutex

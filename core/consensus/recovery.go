@@ -65,9 +65,9 @@ type peer struct {
 	NonVoter bool   `json:"non_voter"`
 }
 
-// recover replaces the raft configuration by that of peers.json, if there is such a file,
-// and renames the file. It may be repeated after a crash at any point: until the file is
-// renamed, nothing else was written.
+// recover replaces the raft configuration by the one in peers.json, if there is such a
+// file, and renames the file. It may be repeated after a crash at any point: until the file
+// is renamed, nothing else was written.
 func (n *Node) recover(cfg Config, machine adapter) error {
 	if cfg.DataDir == "" || cfg.Listener == nil {
 		return nil
@@ -85,7 +85,7 @@ func (n *Node) recover(cfg Config, machine adapter) error {
 	}
 	servers, err := parsePeers(text, cfg.NodeID)
 	if err != nil {
-		return errdefs.FailedPreconditionf("%s: %w. Nothing was changed; mend the file, or remove it to start without a recovery", file, err)
+		return errdefs.FailedPreconditionf("%s: %w. Nothing was changed; correct the file, or remove it to start without a recovery", file, err)
 	}
 	exists, err := raft.HasExistingState(n.stores.log, n.stores.stable, n.stores.snapshots)
 	if err != nil {
@@ -194,7 +194,7 @@ func (p peer) check() error {
 	}
 	host, port, err := net.SplitHostPort(p.Address)
 	if n, bad := strconv.Atoi(port); err != nil || host == "" || bad != nil || n < 1 || n > 65535 {
-		return fmt.Errorf("the address %q is no HOST:PORT of an rpc port", p.Address)
+		return fmt.Errorf("the address %q is not HOST:PORT of an rpc port", p.Address)
 	}
 	return nil
 }

@@ -189,7 +189,7 @@ func TestAPeersJSONWithAnErrorChangesNothingAndSaysWhatToMend(t *testing.T) {
 		fmt.Sprintf(`[{"id": %q, "address": "10.0.0.1:4647", "nonvoter": true}]`, self):  "nonvoter",
 		"[" + own + "," + entry(self, "10.0.0.2:4647") + "]":                             "entry 2: the id",
 		"[" + own + "," + entry("z", "10.0.0.1:4647") + "]":                              "entry 2: the address",
-		"[" + own + "," + entry("z", "10.0.0.2") + "]":                                   "entry 2: the address \"10.0.0.2\" is no HOST:PORT",
+		"[" + own + "," + entry("z", "10.0.0.2") + "]":                                   "entry 2: the address \"10.0.0.2\" is not HOST:PORT",
 		"[" + own + "," + entry("", "10.0.0.2:4647") + "]":                               "entry 2: the id",
 		"[" + own + "," + entry("z", "10.0.0.2:99999") + "]":                             "entry 2: the address",
 		"[" + strings.Repeat(entry("z", "10.0.0.2:1")+",", 1<<15) + own + "]":            "more than 1048576 bytes",

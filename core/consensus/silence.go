@@ -12,16 +12,16 @@ import (
 )
 
 // A follower of raft looks only at random moments, one to two timeouts apart, whether its
-// leader is silent. And a candidate gets no vote of another follower before that one has
-// looked, too: the election takes as long as the later of the two looks, which may come
-// almost three timeouts after the leader's last word. So this server has raft look when
-// the timeout is over. It does so only if the lead has been steady: where leaders come and
-// go, the machines are overloaded, and a faster change makes it worse.
+// leader is silent. And a candidate gets no vote from another follower before that one has
+// looked, too, so an election takes until the later of the two looks, almost three timeouts
+// after the leader's last message. Therefore this server makes raft look as soon as the
+// timeout is over, but only if the leader has been stable: frequent changes of the leader
+// mean that the machines are overloaded, and faster elections would make it worse.
 
 // steady is for how many timeouts there must have been one term.
 const steady = 25
 
-// watchSilence has raft look at its leader's silence until ctx ends.
+// watchSilence makes raft check whether its leader is silent, until ctx ends.
 func (n *Node) watchSilence(ctx context.Context, timeout time.Duration) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -50,9 +50,9 @@ func (n *Node) watchSilence(ctx context.Context, timeout time.Duration) {
 	}
 }
 
-// turn returns how much later than the timeout a follower looks: two that begin an election
-// at the same moment may both fail. Followers have heard of their leader at moments up to
-// a fifth of the timeout apart.
+// turn returns by how much later than the timeout this follower checks: two followers that
+// begin an election at the same moment may both fail. Their last messages from the leader
+// may be up to a fifth of the timeout apart.
 func turn(members raft.Configuration, self, leader raft.ServerID, timeout time.Duration) time.Duration {
 	var voters []raft.ServerID
 	for _, s := range members.Servers {
@@ -64,13 +64,13 @@ func turn(members raft.Configuration, self, leader raft.ServerID, timeout time.D
 	return time.Duration(max(0, slices.Index(voters, self))) * timeout / 4
 }
 
-// lookNow has raft look at once. It does so when its timeout becomes shorter, and begins
-// an election only if its leader has really been silent for so long.
+// lookNow makes raft check at once, by shortening its timeout. Raft begins an election only
+// if its leader has really been silent for that time.
 func (n *Node) lookNow(timeout time.Duration) {
 	c := n.raft.ReloadableConfig()
 	for _, c.HeartbeatTimeout = range []time.Duration{timeout - 1, timeout} {
 		if err := n.raft.ReloadConfig(c); err != nil {
-			n.logger.Debug("raft does not look at its leader's silence at once; it will do so by itself", "error", err)
+			n.logger.Debug("raft could not be made to check at once whether its leader is silent; it checks by itself later", "error", err)
 			return
 		}
 	}

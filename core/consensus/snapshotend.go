@@ -11,12 +11,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotEnd is raft's transport, except that a leader's question whether the logs agree at
-// the entry at which this server's snapshot ends is answered with yes: what is in a snapshot
-// is committed. Raft looks for that entry in the log, where it is gone, or, after an installed
-// snapshot, another one, of a leader that has lost its lead. If entries of that leader follow
-// it, raft would say no, also for each entry before it, and the server would get no entry
-// again until the leader's own log is cut.
+// snapshotEnd is raft's transport with one change: if a leader asks whether the logs agree
+// at the last entry of this server's snapshot, the answer is yes, because a snapshot
+// contains only committed entries. Raft would look for that entry in the log. There it is
+// gone or, after an installed snapshot, may be a different entry, of a leader that has lost
+// its lead. If entries of that old leader follow, raft would say no, for this entry and
+// each one before it, and the server would get no more entries until the leader truncates
+// its own log.
 type snapshotEnd struct {
 	*pipelines
 	log  raft.LogStore

@@ -34,6 +34,15 @@ const (
 	devReserve    = 32 << 20
 )
 
+// Reserve returns the free space of the disk below which a server writes nothing to its
+// log. What a server can do without must stop writing while there is twice as much.
+func Reserve(dev bool) uint64 {
+	if dev {
+		return devReserve
+	}
+	return serverReserve
+}
+
 func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, error) {
 	if cfg.DataDir == "" {
 		if cfg.Memory != nil {
@@ -41,14 +50,14 @@ func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, err
 		}
 		return NewMemory().stores(), nil
 	}
-	profile, reserve := badgerlog.ProfileServer, uint64(serverReserve)
+	profile := badgerlog.ProfileServer
 	if cfg.Dev {
-		profile, reserve = badgerlog.ProfileDev, devReserve
+		profile = badgerlog.ProfileDev
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return stores{}, fmt.Errorf("make the directory of the log: %w", err)
 	}
-	space := durable.New(cfg.DataDir, reserve)
+	space := durable.New(cfg.DataDir, Reserve(cfg.Dev))
 	logDir := filepath.Join(cfg.DataDir, "log")
 	if err := space.CheckOpen(logDir, profile); err != nil {
 		return stores{}, err

@@ -55,8 +55,8 @@ type lookup struct {
 	raft *atomic.Pointer[raft.Raft] // nil until raft runs
 }
 
-// ServerAddr returns the address at which a server is now, or else that of the raft
-// configuration. After an error raft uses that one, too, but logs each time.
+// ServerAddr returns the address at which a server is now, or else the address in the raft
+// configuration. After an error raft itself would use the latter, too, but log each time.
 func (l lookup) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if address, known := l.find(string(id)); known {
 		return raft.ServerAddress(address), nil

@@ -36,7 +36,7 @@ var all = map[string]control.Controller{
 }
 
 // readsFor is the code, besides its own, that a controller has read the state for it.
-var readsFor = map[string]string{"plugins": "../registry"}
+var readsFor = map[string]string{"plugins": "../registry", "deploy": "../schedule/reconcile"}
 
 func TestEveryControllerDeclaresExactlyWhatItUses(t *testing.T) {
 	folders, err := filepath.Glob("*/*.go")
@@ -44,7 +44,7 @@ func TestEveryControllerDeclaresExactlyWhatItUses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range folders {
-		if all[filepath.Dir(f)] == nil {
+		if all[filepath.Dir(f)] == nil && filepath.Dir(f) != "claims" { // it asks drivers, so it is no Controller
 			t.Errorf("%s: the controller of this package is not in the list of this test", f)
 		}
 	}

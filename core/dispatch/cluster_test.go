@@ -224,6 +224,10 @@ func (m wire) UpdateAllocs(ctx context.Context, id rpc.Identity, reports []*mode
 	return ask(m, func(l dispatch.Leader) (rpc.UpdateAnswer, error) { return l.UpdateAllocs(ctx, id, reports) })
 }
 
+func (m wire) ClaimVolume(ctx context.Context, id rpc.Identity, q rpc.VolumeQuery) (rpc.VolumeGrant, error) {
+	return ask(m, func(l dispatch.Leader) (rpc.VolumeGrant, error) { return l.ClaimVolume(ctx, id, q) })
+}
+
 func (m wire) PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies [][]byte) (uint64, error) {
 	return ask(m, func(l dispatch.Leader) (uint64, error) { return l.PutDriverSchemas(ctx, id, bodies) })
 }

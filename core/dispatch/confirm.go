@@ -18,7 +18,7 @@ import (
 // vouchTimeout limits the confirmation of a state by the leader.
 const vouchTimeout = 5 * time.Second
 
-// vouch returns the newest state and whether the leader confirms it: it has named a
+// vouch returns the newest state and whether the leader confirms it: the leader has named a
 // position, and the state contains that position in the same term.
 func (d *Dispatcher) vouch(ctx context.Context) (view *state.View, confirmed bool) {
 	// Confirm before reading, so that the state is not older than the confirmation.
@@ -32,9 +32,9 @@ func (d *Dispatcher) vouch(ctx context.Context) (view *state.View, confirmed boo
 	return view, err == nil && view.Cluster().TermID() == point.TermID
 }
 
-// abreast returns a state that is at least as new as what the node has seen of this or
-// another server, and as an index. If the leader confirms that there is no such state, or
-// no leader answers, it is the newest that there is.
+// abreast returns a state that is at least as new as the index and as everything that the
+// node has seen from any server. If the leader confirms that there is no such state, or no
+// leader answers, abreast returns the newest state.
 func (d *Dispatcher) abreast(ctx context.Context, id rpc.Identity, index uint64) *state.View {
 	view := d.cfg.Store.View()
 	if view.Index() < max(id.Seen.Index, index) {
@@ -71,7 +71,7 @@ func (d *Dispatcher) confirmAgain(ctx context.Context) {
 // one that begins after its call.
 type confirmations struct {
 	mu      sync.Mutex
-	next    *confirmation // has not begun; nil if nobody waits for one
+	next    *confirmation // has not begun; nil if no caller waits for one
 	current *confirmation // the newest that has begun
 }
 

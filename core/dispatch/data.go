@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// mostMoves is how many allocs' data a server passes on at the same time.
+	// mostMoves limits how many moves of data between nodes pass through a server at the
+	// same time.
 	mostMoves = 16
 	// maxAllocID is the maximum length of an alloc's id, in bytes.
 	maxAllocID = 128
-	// waitsEvery is how often a node that waits is told what it waits for.
+	// waitsEvery is the interval at which a waiting node gets the reason for the wait.
 	waitsEvery = 5 * time.Second
 )
 
-// AllocData implements rpc.Servers. The state says what a node may have: the data of the
-// alloc that one of its own allocs replaces, and only while that one is wanted and its
-// group asks for it. So there is no token that could be stolen or replayed.
+// AllocData implements rpc.Servers. The state decides which data a node may get: the data
+// of the alloc that one of its own allocs replaces, as long as servers want that alloc and
+// its group asks for the data. So there is no token that could be stolen or replayed.
 func (d *Dispatcher) AllocData(ctx context.Context, id rpc.Identity, allocID string, take func(*rpc.DataPiece) error) error {
 	if len(allocID) > maxAllocID {
 		return errdefs.InvalidArgumentf("the id of an alloc has %d bytes; at most %d are taken", len(allocID), maxAllocID)
@@ -69,10 +70,10 @@ type move struct {
 	d       *Dispatcher
 	id      rpc.Identity
 	allocID string
-	tasks   []string // of the alloc's group
+	tasks   []string // tasks of the alloc's group
 }
 
-// await returns the alloc whose data is wanted once it has ended on its node.
+// await waits until the alloc with the data has ended on its node, and returns it.
 func (m *move) await(ctx context.Context, take func(*rpc.DataPiece) error) (*model.Allocation, error) {
 	tick := time.NewTicker(waitsEvery)
 	defer tick.Stop()
@@ -88,7 +89,7 @@ func (m *move) await(ctx context.Context, take func(*rpc.DataPiece) error) (*mod
 			stop()
 			return nil, err
 		}
-		select { // what changes often is looked at every few seconds at most
+		select { // check a state that changes often only every few seconds
 		case <-ctx.Done():
 			stop()
 			return nil, ctx.Err()
@@ -103,7 +104,7 @@ func (m *move) await(ctx context.Context, take func(*rpc.DataPiece) error) (*mod
 	}
 }
 
-// lookAgain is the time between two looks at a state that changes.
+// lookAgain is the time between two checks of a changing state.
 const lookAgain = 100 * time.Millisecond
 
 func pause(ctx context.Context, d time.Duration) bool {
@@ -134,7 +135,7 @@ func (m *move) look(view *state.View) (before *model.Allocation, ended bool, err
 	}
 	a := view.AllocByID(m.allocID)
 	if a == nil || a.NodeID != m.id.NodeID {
-		return nil, false, errdefs.PermissionDeniedf("alloc %q is none of node %q", m.allocID, m.id.NodeID)
+		return nil, false, errdefs.PermissionDeniedf("alloc %q does not belong to node %q", m.allocID, m.id.NodeID)
 	}
 	job := view.JobOf(a)
 	if job == nil {

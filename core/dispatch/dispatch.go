@@ -68,6 +68,8 @@ type Config struct {
 	Tokens Tokens
 	// Identities are the tokens of tasks; nil means that tasks get none.
 	Identities Identities
+	// Volumes are the volumes of type csi; nil means that there are none.
+	Volumes Volumes
 	// Region is the servers' region; nodes of other regions are refused. "" accepts
 	// all.
 	Region string
@@ -93,8 +95,8 @@ type Config struct {
 type Tokens interface {
 	// Admit decides whether an unknown node may register. PermissionDenied: it may not.
 	Admit(view *state.View, node *model.Node, now time.Time) error
-	// Identity returns a new identity for a registered node that shows a token, "" if it
-	// needs none. PermissionDenied: what it shows is not its own.
+	// Identity returns a new identity for a registered node with a token, or "" if it needs
+	// none. PermissionDenied: the token belongs to another node.
 	Identity(view *state.View, node *model.Node, shown string, now time.Time) (string, error)
 }
 
@@ -108,13 +110,16 @@ type Dispatcher struct {
 	schemas chan struct{} // capacity 1: held while schemas are stored
 	poke    chan struct{} // capacity 1: the leader must learn of something soon
 	shared  confirmations
-	moves   chan struct{} // a token for each alloc whose data is passed on: see AllocData
+	moves   chan struct{} // limits concurrent moves of data: see AllocData
+
+	addresses addresses // of the servers, for leases
 
 	mu       sync.Mutex
 	foreign  time.Time           // when an alloc of another node was last logged: see sayForeign
 	sessions map[string]*session // by node id
 	hearing  *hearing
 	returns  returns
+	joins    *joins
 	acked    chan struct{} // closed and replaced when the leader has acknowledged a report
 	awakeAt  time.Time     // when this process certainly ran
 	roll     *roll         // nil unless this server is the leader
@@ -157,7 +162,8 @@ func New(cfg Config) *Dispatcher {
 		schemas:  make(chan struct{}, 1),
 		poke:     make(chan struct{}, 1),
 		sessions: map[string]*session{},
-		hearing:  newHearing(cfg.ServerID, rand.Text(), cfg.TTL/2, now),
+		joins:    newJoins(),
+		hearing:  newHearing(cfg.ServerID, rand.Text(), lateAfter(cfg.TTL), now),
 		returns:  newReturns(cfg.MaxReturns, now),
 		acked:    make(chan struct{}),
 		moves:    make(chan struct{}, mostMoves),
@@ -207,7 +213,7 @@ func (d *Dispatcher) Node(nodeID string) (rpc.Node, error) {
 	case errdefs.IsNotFound(err), err == nil && (server == d.cfg.ServerID || d.cfg.Peers == nil):
 		return nil, errdefs.Unavailablef("No path to node %q: it has no session with a server; see its status, and retry when it is ready", nodeID)
 	case err != nil:
-		return nil, errdefs.Unavailablef("No path to node %q: it has no session with this server, and the leader does not say where it has one; retry: %w", nodeID, err)
+		return nil, errdefs.Unavailablef("No path to node %q: it has no session with this server, and the leader does not name a server that has one; retry: %w", nodeID, err)
 	}
 	return d.cfg.Peers.Node(server, nodeID)
 }
@@ -226,14 +232,14 @@ func (d *Dispatcher) known(view *state.View, id rpc.Identity) (*model.Node, erro
 	return node, d.claim(heardAs(id), d.cfg.Now())
 }
 
-// heardAs is what the leader learns of a node's identity.
+// heardAs returns the part of a node's identity that the leader learns.
 func heardAs(id rpc.Identity) HeardNode {
 	return HeardNode{NodeID: id.NodeID, Instance: id.Instance, Session: id.Session}
 }
 
 // claim refuses an agent process while another one with the same identity was heard of
-// within a lease. Otherwise two agents on copies of one data directory would replace each
-// other again and again, and each would answer for the other's allocs. A process gives up
+// within a lease. Otherwise two agents with copies of one data directory would replace each
+// other again and again, and each would report on the other's allocs. A process gives up
 // the node when its session ends.
 func (d *Dispatcher) claim(who HeardNode, now time.Time) error {
 	lease := d.lease()
@@ -299,5 +305,5 @@ func sameSecret(a, b string) bool {
 }
 
 func wrongSecret(nodeID string) error {
-	return errdefs.PermissionDeniedf("the secret is not that of node %q: another machine uses its id, or its data directory was copied; give one of them a new node id", nodeID)
+	return errdefs.PermissionDeniedf("the secret does not belong to node %q: another machine uses its id, or its data directory was copied; give one of them a new node id", nodeID)
 }

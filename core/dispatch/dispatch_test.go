@@ -562,6 +562,12 @@ func TestANodeReadsServicesForJobsThatItRunsOnly(t *testing.T) {
 		if _, err := s.Services(ctx, identity(idN2), ask); !errdefs.IsPermissionDenied(err) {
 			t.Fatalf("a node that does not run the job: %v", err)
 		}
+		if _, err := s.Services(ctx, identity(idN2), rpc.ServiceQuery{Namespace: "default", Name: "db", Names: true}); err != nil {
+			t.Errorf("its DNS server, which may ask for every service: %v", err)
+		}
+		if _, err := s.Services(ctx, identity(idN2), rpc.ServiceQuery{Namespace: "default", Names: true}); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("a DNS server that asks for all services: %v", err)
+		}
 
 		ask.Since, ask.Wait = first.Index, time.Minute
 		answers := make(chan rpc.ServiceAnswer, 1)

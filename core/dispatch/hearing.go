@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// hearing is what one server knows of the nodes whose heartbeats it receives, and what
-// of it the leader does not know yet. It is pure: times are arguments.
+// hearing is one server's knowledge of the nodes whose heartbeats it receives, and of the
+// part that the leader does not know yet. It is pure: times are arguments.
 type hearing struct {
 	server, boot string
 	nodes        map[string]*heardNode
 	news         map[string]bool      // nodes that the leader must learn of
 	left         map[string]heardNode // sessions that ended (at) without the leader's knowledge
 	full         bool                 // the next report is a full one
-	number       uint64               // of the newest report
+	number       uint64               // number of the newest report
 	late         time.Duration        // nodes that were silent for longer are late
 	// acked is when the newest report began that the leader has acknowledged.
 	acked time.Time
@@ -34,9 +34,9 @@ func newHearing(server, boot string, late time.Duration, now time.Time) *hearing
 	return &hearing{server: server, boot: boot, late: late, nodes: map[string]*heardNode{}, news: map[string]bool{}, left: map[string]heardNode{}, full: true, acked: now}
 }
 
-// heard notes that a node was heard. It reports whether the leader must learn of it: it
-// was not heard before, has a new session, or was late, so that the leader may have given
-// it up.
+// heard records a heartbeat of a node. It reports whether the leader must learn of it:
+// because the node is new to this server, has a new session, or was late, so that the
+// leader may have given it up.
 func (h *hearing) heard(who HeardNode, now time.Time) (news bool) {
 	n := h.nodes[who.NodeID]
 	if n == nil || n.instance != who.Instance {
@@ -52,7 +52,7 @@ func (h *hearing) heard(who HeardNode, now time.Time) (news bool) {
 	return news
 }
 
-// tell has the next report mention a node.
+// tell makes the next report mention a node.
 func (h *hearing) tell(nodeID string) {
 	if h.nodes[nodeID] != nil {
 		h.news[nodeID] = true
@@ -77,8 +77,8 @@ func (h *hearing) forget(nodeID string) {
 	delete(h.left, nodeID)
 }
 
-// excuse counts all nodes as heard now, because this server did not run and their
-// heartbeats are waiting to be read.
+// excuse counts all nodes as heard now, because this server was suspended and their
+// heartbeats wait to be read.
 func (h *hearing) excuse(now time.Time) {
 	for _, n := range h.nodes {
 		n.at = now
@@ -143,8 +143,8 @@ func (h *hearing) cutOff(now time.Time, lease time.Duration) bool {
 	return now.Sub(h.acked) > lease
 }
 
-// claim returns the other agent process that acts as the node here, "" if there is none
-// that was heard within a lease.
+// claim returns the instance of another agent process that uses the node's identity at this
+// server and was heard within a lease, or "".
 func (h *hearing) claim(who HeardNode, now time.Time, lease time.Duration) (other *heardNode) {
 	n := h.nodes[who.NodeID]
 	if n == nil || who.Instance == "" || n.instance == "" || n.instance == who.Instance || !now.Before(n.at.Add(lease)) {

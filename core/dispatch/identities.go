@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/services"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -16,8 +17,8 @@ import (
 // Identities signs and checks tokens of tasks. *identity.Signer implements it.
 type Identities interface {
 	Sign(view *state.View, a *model.Allocation, task string, id *model.WorkloadIdentity, now time.Time) (string, error)
-	// Check returns an error of class PermissionDenied for a token that is not one of a
-	// living task for the API.
+	// Check returns an error of class PermissionDenied unless a token belongs to a living
+	// task and is meant for the API.
 	Check(view *state.View, token string, now time.Time) error
 }
 
@@ -49,15 +50,18 @@ func (d *Dispatcher) Identities(ctx context.Context, id rpc.Identity, q rpc.Iden
 	}
 	a = view.AllocWithJob(a)
 	task := taskOf(a, q.Task)
-	if task == nil {
+	if task == nil && q.Task != "" {
 		return rpc.IdentityAnswer{}, errdefs.InvalidArgumentf("alloc %q has no task %q", q.AllocID, q.Task)
 	}
 	now := d.cfg.Now()
 	var out rpc.IdentityAnswer
 	for _, name := range q.Names {
-		wanted := task.IdentityByName(name)
+		wanted := services.Identity(services.Input{Alloc: a, Job: a.Job, Node: view.NodeByID(a.NodeID)}, q.Task, name)
+		if wanted == nil && task != nil {
+			wanted = task.IdentityByName(name)
+		}
 		if wanted == nil {
-			return rpc.IdentityAnswer{}, errdefs.InvalidArgumentf("task %q of alloc %q has no identity %q", q.Task, q.AllocID, name)
+			return rpc.IdentityAnswer{}, errdefs.InvalidArgumentf("task %q of alloc %q and its services have no identity %q", q.Task, q.AllocID, name)
 		}
 		text, err := d.cfg.Identities.Sign(view, a, q.Task, wanted, now)
 		if err != nil {

@@ -12,20 +12,21 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Leader is what the Dispatcher of every server asks of the server that leads. The
-// Dispatcher of that server implements it, see Dispatcher.Leading; core/peer carries it
-// between servers. All errors are classed: Unavailable means that no leader answered, or
-// that the one that did no longer leads. All calls may be repeated. server is the id of
-// the asking server, at which the node is.
+// Leader has the calls from the Dispatcher of every server to the leader. The Dispatcher of
+// that server implements it, see Dispatcher.Leading; core/peer carries it between servers.
+// All errors are classed: Unavailable means that no leader answered, or that the server
+// that answered no longer leads. All calls may be repeated. server is the id of the calling
+// server, which has the node's session.
 type Leader interface {
-	// Report tells which nodes a server hears. A server sends one report at a time, and
+	// Report reports which nodes a server hears. A server sends one report at a time, and
 	// at least one per interval: its nodes live only as long as it reports.
 	Report(ctx context.Context, r Report) (ReportAnswer, error)
 	// Confirm returns the newest position in the cluster's history, after a quorum has
 	// confirmed that the server still leads. A state that contains the position contains
 	// everything that was written before the call.
 	Confirm(ctx context.Context) (model.ClusterPoint, error)
-	// Holder returns the id of the server that hears the node. NotFound: none does.
+	// Holder returns the id of the server that has the node's session. The error is
+	// NotFound if no server has it.
 	Holder(ctx context.Context, nodeID string) (server string, err error)
 	// Register is rpc.Servers.Register without the lease.
 	Register(ctx context.Context, server string, node *model.Node) (Registered, error)
@@ -41,18 +42,20 @@ type Leader interface {
 	// PutDriverSchemas is rpc.Servers.PutDriverSchemas. It returns the index of the
 	// state that contains the schemas.
 	PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies [][]byte) (index uint64, err error)
+	// ClaimVolume is rpc.Servers.ClaimVolume. It answers within 20 seconds.
+	ClaimVolume(ctx context.Context, id rpc.Identity, q rpc.VolumeQuery) (rpc.VolumeGrant, error)
 }
 
 // Registered is the answer to a registration.
 type Registered struct {
 	// Index is the index of the state that contains the registration.
 	Index uint64
-	// Version is that of rpc.Lease.
+	// Version is the Version of rpc.Lease.
 	Version uint64
 }
 
-// Report is what a server tells the leader about the nodes that it hears. Nodes that it
-// does not mention are as before. A report that the leader has not acknowledged, or that
+// Report is a server's report to the leader about the nodes that it hears. Nodes that it
+// does not mention are unchanged. A report that the leader has not acknowledged, or that
 // follows a gap, is replaced by a Full one; older ones that arrive late are ignored. So a
 // lost, repeated or reordered report does no harm.
 type Report struct {
@@ -73,7 +76,7 @@ type Report struct {
 	Left []NodeAge
 }
 
-// reportBounds limit a report to what a server with more nodes than any cluster has sends.
+// reportBounds limit the size of a report. They allow more nodes than any cluster has.
 var reportBounds = model.Bounds{Text: 256, Entries: 1 << 18, Total: 64 << 20}
 
 // Validate returns an error of class InvalidArgument if no server can have sent the report.
@@ -91,7 +94,7 @@ func (r Report) Validate() error {
 	return reportBounds.Check("the report of a server's nodes: ", r)
 }
 
-// HeardNode is a node at a server. Instance and Session are those of its rpc.Identity.
+// HeardNode is a node at a server. Instance and Session come from its rpc.Identity.
 type HeardNode struct {
 	NodeID   string
 	Instance string
@@ -111,8 +114,8 @@ type NodeAge struct {
 type ReportAnswer struct {
 	// Again means that the leader needs a Full report.
 	Again bool
-	// Elsewhere are nodes in Heard that have a newer session with another server, or
-	// whose identity another agent uses there. The server ends its session.
+	// Elsewhere are nodes in Heard that have a newer session with another server, or whose
+	// identity another agent uses at another server. The server ends its session.
 	Elsewhere []NodeElsewhere
 }
 
@@ -121,7 +124,7 @@ type NodeElsewhere struct {
 	HeardNode
 	// Server hears the node.
 	Server string
-	// Twice means that another agent with the same identity is there.
+	// Twice means that another agent with the same identity is at the other server.
 	Twice bool
 }
 

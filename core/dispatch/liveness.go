@@ -28,7 +28,7 @@ func (d *Dispatcher) renew(node *model.Node, who HeardNode, now time.Time) rpc.L
 		d.hurry()
 	}
 	view := d.cfg.Store.View()
-	return rpc.Lease{TTL: lease, Index: view.Index(), Servers: d.cfg.Addresses(), Missing: missing(view, node), ClusterID: view.Cluster().At(0).ClusterID}
+	return rpc.Lease{TTL: lease, Index: view.Index(), Servers: d.addresses.at(now, d.cfg.Addresses), Missing: missing(view, node), ClusterID: view.Cluster().At(0).ClusterID}
 }
 
 // Away implements rpc.Servers: the leader grants a longer lease, which the end of the
@@ -45,9 +45,9 @@ func (d *Dispatcher) rules() rollRules {
 	return rollRules{lease: d.lease(), broken: d.cfg.TTL / 2, grace: d.cfg.Grace, whole: d.whole()}
 }
 
-// Lead keeps the roll of all nodes until ctx ends. It runs while this server is the
-// leader. First it grants all nodes a whole lease, because the previous leader may have
-// heard of them. It does so again when this server did not run for a while.
+// Lead keeps the roll of all nodes until ctx ends. It runs while this server is the leader.
+// First it grants all nodes a whole lease, because the previous leader may have heard of
+// them. It does so again after this server was suspended.
 func (d *Dispatcher) Lead(ctx context.Context) {
 	d.takeRoll(d.cfg.Now())
 	d.hurry()

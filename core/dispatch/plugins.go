@@ -127,9 +127,9 @@ func moved(old, now *model.PluginSpec) []string {
 // askPlugins makes the next push tell the node to request its plugins.
 func (s *session) askPlugins(index uint64) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.full { // a full push says so anyway
 		s.index, s.ask = max(s.index, index), true
 	}
-	s.mu.Unlock()
 	s.signal()
 }

@@ -5,8 +5,13 @@ package dispatch
 
 import "time"
 
-// beatsPerLease is the number of heartbeats of a node within its lease.
+// beatsPerLease is the largest number of heartbeats of a node within its lease: nodes of
+// earlier releases send three, those of this one two.
 const beatsPerLease = 3
+
+// lateAfter returns the silence after which a node has missed a heartbeat, which the leader
+// must know before the lease is over.
+func lateAfter(lease time.Duration) time.Duration { return lease * 3 / 4 }
 
 // leaseOf returns the lease of nodes in a cluster of the given size: at least least,
 // and long enough that all nodes together send at most rate heartbeats per second. A
@@ -23,8 +28,7 @@ func (d *Dispatcher) lease() time.Duration {
 	return leaseOf(d.cfg.Store.View().NodeCount(), d.cfg.TTL, d.cfg.MaxBeats)
 }
 
-// whole returns how long a node may be silent of which the previous leader may have
-// heard.
+// whole returns how long a node may be silent if the previous leader may have heard of it.
 func (d *Dispatcher) whole() time.Duration {
 	return max(d.lease()+d.cfg.Grace, d.cfg.FailoverTTL)
 }

@@ -25,12 +25,12 @@ func (d *Dispatcher) Register(ctx context.Context, node *model.Node) (rpc.Lease,
 // the one in the state.
 func (d *Dispatcher) Change(ctx context.Context, change *model.NodeChange) (rpc.Lease, error) {
 	if change == nil {
-		return rpc.Lease{}, errdefs.InvalidArgumentf("the change of the registration is empty; send what differs")
+		return rpc.Lease{}, errdefs.InvalidArgumentf("the change of the registration is empty; send the differences")
 	}
 	return d.register(ctx, change.Node, func() (Registered, error) { return d.leader.Change(ctx, d.cfg.ServerID, change) })
 }
 
-// register registers a node. Of node only what each registration has is read.
+// register registers a node. It reads only the fields of node that every registration has.
 func (d *Dispatcher) register(ctx context.Context, node *model.Node, store func() (Registered, error)) (rpc.Lease, error) {
 	if node == nil {
 		return rpc.Lease{}, errdefs.InvalidArgumentf("the registration is empty; send the node")
@@ -40,10 +40,12 @@ func (d *Dispatcher) register(ctx context.Context, node *model.Node, store func(
 	if err := d.claim(who, now); err != nil {
 		return rpc.Lease{}, err
 	}
-	if err := d.admit(node.ID, now); err != nil {
+	arrived, err := d.arrive(node.ID, now)
+	if err != nil {
 		return rpc.Lease{}, err
 	}
-	fresh, err := d.identityFor(node) // what it shows is refused before anything is written
+	defer arrived()
+	fresh, err := d.identityFor(node) // check the token before anything is written
 	if err != nil {
 		return rpc.Lease{}, err
 	}
@@ -52,7 +54,7 @@ func (d *Dispatcher) register(ctx context.Context, node *model.Node, store func(
 		return rpc.Lease{}, err
 	}
 	lease, err := d.welcome(ctx, who, stored.Index)
-	lease.Version = stored.Version
+	lease.Version, lease.Now = stored.Version, d.cfg.Now()
 	if lease.Identity = fresh; err == nil && fresh == "" {
 		lease.Identity, err = d.identityFor(node) // it may have been unknown before
 	}
@@ -91,9 +93,27 @@ func (d *Dispatcher) admit(nodeID string, now time.Time) error {
 	return d.returns.admit(now)
 }
 
-// welcome grants a lease to a node that the leader has made ready in the state of an
-// index. The leader learns with the next report that this server hears the node, even if
-// it has known so: it may have given the node up meanwhile.
+// arrive is admit for a node that registers. The caller calls arrived at the end of the
+// registration.
+func (d *Dispatcher) arrive(nodeID string, now time.Time) (arrived func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.hearing.nodes[nodeID] != nil {
+		return func() {}, nil
+	}
+	if err := d.returns.arrive(now); err != nil {
+		return nil, err
+	}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.returns.arrived()
+	}, nil
+}
+
+// welcome grants a lease to a node that the leader has made ready in the state of an index.
+// The next report tells the leader that this server hears the node, even if the leader knew
+// that already, since it may have given the node up meanwhile.
 func (d *Dispatcher) welcome(ctx context.Context, who HeardNode, index uint64) (rpc.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, propose.Limit)
 	defer cancel()

@@ -24,9 +24,9 @@ func (l leading) Register(ctx context.Context, server string, node *model.Node) 
 	return l.register(ctx, l.d.cfg.Store.View(), server, node)
 }
 
-// Change implements Leader. The registration from which the change starts is the one in
-// the state, so any server can lead meanwhile, and start anew. If the state has another
-// one (an answer was lost, a snapshot was restored), the node sends all.
+// Change implements Leader. The change applies to the registration in the state, so a new
+// or restarted leader can handle it. If the state has another registration (an answer was
+// lost, a snapshot was restored), the node sends everything.
 func (l leading) Change(ctx context.Context, server string, change *model.NodeChange) (Registered, error) {
 	if err := change.Validate(); err != nil {
 		return Registered{}, err
@@ -49,8 +49,8 @@ func sendAll(nodeID string) error {
 	return errdefs.Abortedf("the servers have another registration of node %q than the one that it changes; send all of it", nodeID)
 }
 
-// register stores a registration. One that changes nothing is not written, so that nodes
-// that return cost no log entries.
+// register stores a registration. It writes nothing if nothing has changed, so that
+// returning nodes cost no log entries.
 func (l leading) register(ctx context.Context, view *state.View, server string, node *model.Node) (Registered, error) {
 	d := l.d
 	stored := node.Copy()
@@ -98,21 +98,19 @@ func (l leading) register(ctx context.Context, view *state.View, server string, 
 		l.touch(who)
 		return Registered{view.Index(), version}, nil
 	}
-	var cmd fsm.Command = &fsm.RegisterNode{Node: stored}
+	var evals []*model.Evaluation
 	if nodeevals.Needed(before, stored) {
-		if evals := d.cfg.NodeEvals(view, stored, now); len(evals) > 0 {
-			cmd = &fsm.Batch{Commands: []fsm.Command{cmd, &fsm.UpsertEvals{Evals: evals}}}
-		}
+		evals = d.cfg.NodeEvals(view, stored, now)
 	}
-	index, err := d.propose(ctx, cmd)
+	index, err := d.joins.write(ctx, d, stored, evals)
 	if err == nil {
 		l.touch(who)
 	}
 	return Registered{index, version}, err
 }
 
-// newest refuses a registration of an agent process that comes later than a newer one of
-// the same process. The newer one was sent because the sender had given this one up.
+// newest refuses a registration that arrives after a newer one of the same agent process.
+// The sender gave the older one up when it sent the newer one.
 func (l leading) newest(who HeardNode, number uint64) error {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
@@ -135,13 +133,14 @@ func registered(before, now *model.Node) (bool, error) {
 	return bytes.Equal(a, b), err
 }
 
-// contentOf returns what is kept of a registration. Equal ones are equal bytes.
+// contentOf encodes the stored part of a registration. Equal registrations have equal
+// bytes.
 func contentOf(n *model.Node) ([]byte, error) {
 	return fsm.NewCodec().Append(nil, n.Registration())
 }
 
-// versionOf returns a number that only this content of a registration has. It depends on
-// the capability level, because at a higher one more of the same registration is stored.
+// versionOf returns a hash of the stored content of a registration. It depends on the
+// capability level, because a higher level stores more of the same registration.
 func versionOf(n *model.Node, level int) (uint64, error) {
 	content, err := contentOf(n)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 const (
 	// looksPerLease is the number of reports to the leader within one lease, and of the
-	// leader's looks at its roll.
+	// leader's checks of its roll.
 	looksPerLease = 8
 	// gapsPerLook is how many reports there may be between two looks, when something
 	// changes.
@@ -26,7 +26,7 @@ const (
 // interval is the time between two looks.
 func (d *Dispatcher) interval() time.Duration { return d.cfg.TTL / looksPerLease }
 
-// hurry has the leader learn of changes before the next look.
+// hurry makes keepReporting report to the leader now, not at the next look.
 func (d *Dispatcher) hurry() {
 	select {
 	case d.poke <- struct{}{}:
@@ -61,7 +61,7 @@ func (d *Dispatcher) keepReporting(ctx context.Context) {
 // report makes one report and acts on the answer.
 func (d *Dispatcher) report(ctx context.Context) {
 	d.wake()
-	view, late := d.cfg.Store.View(), d.lease()/2
+	view, late := d.cfg.Store.View(), lateAfter(d.lease())
 	d.mu.Lock()
 	begun := d.cfg.Now()
 	d.hearing.late = late
@@ -84,7 +84,7 @@ func (d *Dispatcher) report(ctx context.Context) {
 	d.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() == nil:
-		d.logger.Debug("the leader was not told which nodes this server hears; the next report repeats it", "error", err)
+		d.logger.Debug("the report of the nodes that this server hears did not reach the leader; the next report repeats it", "error", err)
 	case answer.Again:
 		d.hurry()
 	case err == nil:
@@ -119,16 +119,16 @@ func (d *Dispatcher) dropEnded(view *state.View, now time.Time) {
 	}
 }
 
-// granting returns once this server may grant leases to nodes, which it may only if the
-// leader has heard of it within a lease. Otherwise the leader may replace the allocs of a
-// node that is content with this server. A node that gets the error must try another
+// granting returns once this server may grant leases to nodes: only while the leader has
+// heard from this server within a lease. Otherwise the leader could replace the allocs of a
+// node that has a valid lease from this server. A node that gets the error must try another
 // server.
 func (d *Dispatcher) granting(ctx context.Context) error {
 	lease := d.lease()
 	d.mu.Lock()
 	cutOff := d.hearing.cutOff(d.cfg.Now(), lease)
 	d.mu.Unlock()
-	if !cutOff { // of most heartbeats, so it must cost little
+	if !cutOff { // runs for most heartbeats, so it must be cheap
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(2*d.interval(), time.Second))
@@ -163,9 +163,9 @@ func (d *Dispatcher) stayAwake(ctx context.Context) {
 	}
 }
 
-// wake notes that this process runs. If it did not run for a while (it was stopped, or
-// its machine was), heartbeats are waiting to be read: no node is judged by the time that
-// has passed. Everything that judges calls it first.
+// wake records that this process runs. If the process or its machine was suspended for a
+// while, heartbeats wait to be read, and that time must not count as silence of nodes.
+// Everything that judges nodes calls wake first.
 func (d *Dispatcher) wake() {
 	now := d.cfg.Now()
 	rules := d.rules()

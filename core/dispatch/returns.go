@@ -9,16 +9,22 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// DefaultMaxReturns is the default number of nodes per second that may begin to be heard
-// by one server: when a server is lost, all of its nodes return at the same moment.
+// DefaultMaxReturns is the default number of nodes per second that one server accepts anew:
+// when a server is lost, all of its nodes move at the same moment.
 const DefaultMaxReturns = 1000
+
+// maxArriving is the number of nodes whose registration is under way at one server. More
+// would only make each of them, and everything else on a busy machine, slower: a leader
+// that is not in time for its followers loses its lead.
+const maxArriving = 128
 
 // returns spreads nodes that return at the same moment. It is pure: times are arguments.
 type returns struct {
-	rate   float64 // per second, also the largest number at once
-	tokens float64
-	at     time.Time // when tokens was computed
-	queue  time.Time // when the last of those is due that were sent away
+	rate     float64 // nodes per second, and the largest burst
+	tokens   float64
+	at       time.Time // when tokens was computed
+	queue    time.Time // when the last of the nodes that were sent away may return
+	arriving int       // nodes that were admitted and whose registration is under way
 }
 
 func newReturns(rate float64, now time.Time) returns {
@@ -34,12 +40,33 @@ func (r *returns) admit(now time.Time) error {
 		r.tokens--
 		return nil
 	}
+	wait := r.later(now)
+	return errdefs.WithRetryAfter(errdefs.ResourceExhaustedf("%.0f nodes per second return to this server already; try again in %s", r.rate, wait.Round(time.Millisecond)), wait)
+}
+
+// arrive is admit for a node that registers: it also refuses a node while too many others
+// are registering. A node that it admits is to be counted off by arrived.
+func (r *returns) arrive(now time.Time) error {
+	if r.arriving >= maxArriving {
+		wait := r.later(now)
+		return errdefs.WithRetryAfter(errdefs.ResourceExhaustedf("%d nodes are registering with this server at this moment; try again in %s", maxArriving, wait.Round(time.Millisecond)), wait)
+	}
+	err := r.admit(now)
+	if err == nil {
+		r.arriving++
+	}
+	return err
+}
+
+func (r *returns) arrived() { r.arriving-- }
+
+// later returns how long a node is to wait that is sent away.
+func (r *returns) later(now time.Time) time.Duration {
 	if r.queue.Before(now) {
 		r.queue = now
 	}
 	r.queue = r.queue.Add(time.Duration(float64(time.Second) / r.rate))
-	wait := min(r.queue.Sub(now), longestReturn)
-	return errdefs.WithRetryAfter(errdefs.ResourceExhaustedf("%.0f nodes per second return to this server already; try again in %s", r.rate, wait.Round(time.Millisecond)), wait)
+	return min(r.queue.Sub(now), longestReturn)
 }
 
 // longestReturn is the longest time for which a node is sent away.

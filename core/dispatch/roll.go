@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// roll is the leader's knowledge of which server hears which node, and of when a node
-// that none hears has been silent for too long. It exists during one term. It is pure:
-// times are arguments, all of the leader's clock.
+// roll is the leader's knowledge of which server hears which node, and of when a node that
+// no server hears has been silent for too long. It exists during one term. It is pure:
+// times are arguments, and all of them come from the leader's clock.
 //
 // A node lives while a server hears it and that server reports. If a server is silent for
 // a lease, each of its nodes gets a whole lease to be heard by another.
@@ -17,29 +17,29 @@ type roll struct {
 	rules   rollRules
 	nodes   map[string]*listed
 	servers map[string]*hearer
-	amnesty time.Time // no node is silent for too long before this
+	amnesty time.Time // no node counts as silent for too long before this
 }
 
 // rollRules are the times by which a roll judges. They may change with the number of
 // nodes.
 type rollRules struct {
 	lease  time.Duration // how long a node or a server may be silent
-	broken time.Duration // how long a node may be silent whose session has ended
-	grace  time.Duration // what is added to both
-	whole  time.Duration // how long a node may be silent of which another server may have heard
+	broken time.Duration // how long a node may be silent after its session has ended
+	grace  time.Duration // added to both
+	whole  time.Duration // how long a node may be silent if another server may have heard it
 }
 
-// listed is what the leader knows of a node.
+// listed is the leader's knowledge of a node.
 type listed struct {
 	server   string // hears the node; "" means none
 	instance string
 	session  uint64
-	number   uint64    // of the newest registration of the instance: see model.Node
+	number   uint64    // number of the newest registration of the instance: see model.Node
 	fresh    bool      // a server hears it that has yet to report it
-	late     bool      // its server has missed a heartbeat of it
+	late     bool      // its server has missed a heartbeat
 	heard    time.Time // newest time at which it was certainly heard
-	end      time.Time // when it has been silent for too long, if it is late or no server hears it
-	floor    time.Time // it is not silent for too long before this
+	end      time.Time // when it counts as silent for too long, if it is late or no server hears it
+	floor    time.Time // it does not count as silent for too long before this
 }
 
 // hearer is a server that reports.
@@ -56,7 +56,7 @@ func newRoll(rules rollRules) *roll {
 }
 
 // excuse grants all nodes on the roll and the given ones a whole lease, because another
-// leader may have heard of them, or because this one did not run.
+// leader may have heard of them, or because this one was suspended.
 func (r *roll) excuse(nodeIDs []string, now time.Time) {
 	r.amnesty = now.Add(r.rules.whole)
 	for _, id := range nodeIDs {
@@ -145,9 +145,9 @@ func (r *roll) hear(p *listed, at time.Time) {
 	p.end = p.heard.Add(r.rules.lease + r.rules.grace)
 }
 
-// touch notes that a node was just heard, by a server that has yet to report it. Until it
-// does, the node has what both may take: the server grants leases for a lease after its
-// last report, and the node then needs a whole one to find another.
+// touch records that a node was just heard by a server that has not reported it yet. Until
+// that report the node has two leases of time: the server may grant leases until one lease
+// after its own last report, and the node then needs another one to find a new server.
 func (r *roll) touch(who HeardNode, now time.Time) {
 	p := r.nodes[who.NodeID]
 	if p == nil {
@@ -165,8 +165,8 @@ func (r *roll) touch(who HeardNode, now time.Time) {
 	}
 }
 
-// newest notes a registration, and reports whether no newer one of the same process was
-// noted before. One that is repeated is as new.
+// newest records a registration, and reports whether it is the newest of its process so
+// far. A repeated registration counts as the newest.
 func (r *roll) newest(who HeardNode, number uint64) bool {
 	p := r.nodes[who.NodeID]
 	if p == nil || p.instance != who.Instance {
@@ -199,9 +199,9 @@ func (r *roll) move(id string, p *listed, server string) {
 	}
 }
 
-// claim notes that a server has begun to hear a node, which it last heard at a time,
-// unless another server has a newer session with it or hears another agent that acts as
-// it.
+// claim records that a server has begun to hear a node, last at the given time, unless
+// another server has a newer session with the node or hears another agent with the same
+// identity.
 func (r *roll) claim(server string, who HeardNode, at, now time.Time) (e NodeElsewhere, elsewhere bool) {
 	p := r.nodes[who.NodeID]
 	switch {
@@ -261,7 +261,7 @@ func (r *roll) away(id string, until time.Time) {
 	}
 }
 
-// later schedules another look at a node that was judged.
+// later schedules the next check of a node.
 func (r *roll) later(id string, at time.Time) { r.away(id, at) }
 
 // forget removes a node that is down or no longer exists.
@@ -272,8 +272,8 @@ func (r *roll) forget(id string) {
 	}
 }
 
-// disown grants the nodes of servers that were silent for a lease a whole lease, and
-// returns those servers.
+// disown finds the servers that were silent for a lease, grants each of their nodes a whole
+// lease to find another server, and returns the servers.
 func (r *roll) disown(now time.Time) (silent []string) {
 	for name, s := range r.servers {
 		if now.Sub(s.heard) <= r.rules.lease {
@@ -316,7 +316,7 @@ func (p *listed) silentAt(now time.Time) bool {
 	return !heard && !now.Before(p.end) && !now.Before(p.floor)
 }
 
-// holder returns the server that hears the node, "" if none does.
+// holder returns the id of the server that has the node's session, "" if none has it.
 func (r *roll) holder(id string) string {
 	if p := r.nodes[id]; p != nil {
 		return p.server

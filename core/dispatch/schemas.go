@@ -20,11 +20,11 @@ import (
 // maxDrivers is the maximum number of schemas that a lease requests.
 const maxDrivers = 64
 
-// maxVersion bounds what a node may say of the version of a plugin.
+// maxVersion limits the length of a plugin's version in a node's report, in bytes.
 const maxVersion = 64
 
-// namedDrivers returns the drivers of a node, with valid hashes and short versions,
-// because state counts nodes by them.
+// namedDrivers returns the drivers of a node, with valid hashes and short versions, because
+// the state counts nodes by hash and version.
 func namedDrivers(drivers map[string]*model.DriverInfo) map[string]*model.DriverInfo {
 	out := maps.Clone(drivers)
 	for name, info := range out {

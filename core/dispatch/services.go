@@ -13,8 +13,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Services implements rpc.Servers. A node can read services only on behalf of a job that it
-// runs, in the namespace of that job.
+// Services implements rpc.Servers. A node can read services on behalf of a job that it runs, in
+// the namespace of that job, and for its DNS server (ADR 0084).
 func (d *Dispatcher) Services(ctx context.Context, id rpc.Identity, q rpc.ServiceQuery) (rpc.ServiceAnswer, error) {
 	if err := queryBounds.Check("ServiceQuery", q); err != nil {
 		return rpc.ServiceAnswer{}, err
@@ -34,17 +34,20 @@ func (d *Dispatcher) services(id rpc.Identity, q rpc.ServiceQuery) (rpc.ServiceA
 	if _, err := d.known(view, id); err != nil {
 		return rpc.ServiceAnswer{}, err
 	}
-	if !runs(view, id.NodeID, q.Namespace, q.JobID) {
+	if q.Names && q.Name == "" {
+		return rpc.ServiceAnswer{}, errdefs.InvalidArgumentf("the DNS server of a node asks for one service, and this question names none")
+	}
+	if !q.Names && !runs(view, id.NodeID, q.Namespace, q.JobID) {
 		return rpc.ServiceAnswer{}, errdefs.PermissionDeniedf("node %q runs no alloc of job %q in namespace %q, so it reads no services for it", id.NodeID, q.JobID, q.Namespace)
 	}
 	if q.Name == "" {
 		return listedServices(view, q.Namespace)
 	}
-	// A registration that is gone no longer contributes its index, but that of the last
-	// removal is at least as high.
+	// A registration that is gone no longer contributes its index, but the index of the
+	// last removal is at least as high.
 	out := rpc.ServiceAnswer{Index: max(view.RemovalIndex(state.TableServices), 1), Instances: view.ServicesByName(q.Namespace, q.Name)}
 	if len(out.Instances) > listMost {
-		return rpc.ServiceAnswer{}, errdefs.ResourceExhaustedf("service %q has %d instances; a template can read %d", q.Name, len(out.Instances), listMost)
+		return rpc.ServiceAnswer{}, errdefs.ResourceExhaustedf("service %q has %d instances; a template or a DNS server can read %d", q.Name, len(out.Instances), listMost)
 	}
 	for _, r := range out.Instances {
 		out.Index = max(out.Index, r.ModifyIndex)

@@ -15,64 +15,94 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// session is an attached node.
+// session is an attached node. It has a goroutine only while there is something to push:
+// most sessions of a large cluster are idle.
 type session struct {
 	node rpc.Node
-	wake chan struct{} // of size 1
-	end  func(error)   // ends the session with a cause
+	end  func(error) // ends the session with a cause
+	push func()      // pushes until next has nothing more
 
-	// Used only by Attach: the index of the last full push, whether a leader confirmed
+	// Used only by push: the index of the last full push, whether a leader confirmed
 	// it and it includes all that the node has seen, and its position in the history.
 	sent    uint64
 	vouched bool
 	seen    model.ClusterPoint
 
-	doubtful atomic.Bool // what was pushed last was not vouched for
+	doubtful atomic.Bool // the last push was not vouched for
 
-	mu    sync.Mutex
-	full  bool // the next push is a full set
-	ask   bool // the next push tells the node to request its plugins
-	index uint64
-	set   map[string]rpc.Assignment // by alloc id: changes since the last push
-	gone  []string
+	pushes sync.WaitGroup // whether push runs
+	mu     sync.Mutex
+	busy   bool // push runs
+	over   bool // push does not run any more
+	full   bool // the next push is a full set
+	ask    bool // the next push tells the node to request its plugins
+	index  uint64
+	set    map[string]rpc.Assignment // by alloc id: changes since the last push
+	gone   []string
 }
 
+// signal has push run. The lock must be held.
 func (s *session) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	if s.busy || s.over {
+		return
 	}
+	s.busy = true
+	s.pushes.Go(s.push)
+}
+
+// start begins with a full push.
+func (s *session) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.signal()
+}
+
+// stop waits until nothing is pushed any more.
+func (s *session) stop() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.pushes.Wait()
+}
+
+// more reports whether push must go on.
+func (s *session) more() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy = !s.over && (s.full || s.ask || len(s.set) > 0 || len(s.gone) > 0)
+	return s.busy
 }
 
 // resync makes the next push a full one.
 func (s *session) resync() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.full, s.ask, s.set, s.gone = true, false, nil, nil
-	s.mu.Unlock()
 	s.signal()
 }
 
 // note adds a change to the next push.
 func (s *session) note(index uint64, old, now *model.Allocation) {
-	defer s.signal()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.full {
-		s.index = index
-		if now == nil {
-			delete(s.set, old.ID)
-			s.gone = append(s.gone, old.ID)
-		} else {
-			if s.set == nil {
-				s.set = map[string]rpc.Assignment{}
-			}
-			s.set[now.ID] = assignment(now)
-		}
+	if s.full {
+		return
 	}
+	s.index = index
+	if now == nil {
+		delete(s.set, old.ID)
+		s.gone = append(s.gone, old.ID)
+	} else {
+		if s.set == nil {
+			s.set = map[string]rpc.Assignment{}
+		}
+		s.set[now.ID] = assignment(now)
+	}
+	s.signal()
 }
 
-// take returns what must be pushed; nil if nothing. full means that the caller must
-// build a full set.
+// take returns the assignments to push, or nil. full means that the caller must build a
+// full set.
 func (s *session) take() (delta *rpc.Assignments, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,41 +134,66 @@ func assignment(a *model.Allocation) rpc.Assignment {
 
 // Attach implements rpc.Servers.
 func (d *Dispatcher) Attach(ctx context.Context, id rpc.Identity, node rpc.Node, push func(*rpc.Assignments) error) error {
-	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
+	ctx, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	end, err := d.Hold(ctx, id, node, push, lose)
+	if err != nil {
 		return err
+	}
+	<-ctx.Done()
+	end()
+	return context.Cause(ctx)
+}
+
+// Hold implements rpc.Sessions.
+func (d *Dispatcher) Hold(ctx context.Context, id rpc.Identity, node rpc.Node, push func(*rpc.Assignments) error, lose func(error)) (end func(), err error) {
+	if _, err := d.known(d.cfg.Store.View(), id); err != nil {
+		return nil, err
 	}
 	if err := d.admit(id.NodeID, d.cfg.Now()); err != nil {
-		return err
+		return nil, err
 	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	s := &session{node: node, seen: id.Seen, wake: make(chan struct{}, 1), end: end}
-	s.resync()
-	d.enter(id, s)
-	defer d.leave(id, s)
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-s.wake:
+	s := &session{node: node, seen: id.Seen, end: lose, full: true}
+	s.push = func() {
+		if err := d.pushAll(ctx, id.NodeID, s, push); err != nil {
+			lose(err)
 		}
+	}
+	d.enter(id, s)
+	s.start()
+	return func() {
+		d.leave(id, s)
+		s.stop()
+	}, nil
+}
+
+// pushAll pushes what a session is to learn until there is nothing more. After an error
+// nothing is pushed any more.
+func (d *Dispatcher) pushAll(ctx context.Context, nodeID string, s *session, push func(*rpc.Assignments) error) (err error) {
+	defer panics.Handle(func(p *panics.Panic) {
+		d.logger.Error("assignments could not be pushed to a node; this is a defect of drover", p.Fields("node_id", nodeID)...)
+		err = errdefs.Internalf("the session of node %q panicked; see the server's log", nodeID)
+	})
+	for {
 		delta, full := s.take()
 		if full {
-			delta = d.everything(ctx, id.NodeID, s.seen)
+			delta = d.everything(ctx, nodeID, s.seen)
 			s.sent = delta.Index
 		}
-		if delta == nil {
-			continue
+		if delta != nil {
+			s.place(delta, d.cfg.Store.View())
+			if err := push(delta); err != nil {
+				return err
+			}
 		}
-		s.place(delta, d.cfg.Store.View())
-		if err := push(delta); err != nil {
-			return err
+		if !s.more() {
+			return nil
 		}
 	}
 }
 
-// enter makes a session the one of its node. The leader learns of it even if it is not
-// newer than what it knows: it may have given the node up.
+// enter makes a session the current one of its node. The leader learns of it even if it
+// knows of a newer one, because it may have given the node up.
 func (d *Dispatcher) enter(id rpc.Identity, s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -215,11 +270,11 @@ func (d *Dispatcher) follow(ctx context.Context) {
 	}
 }
 
-// heed tells one change to the sessions that it concerns. A change that causes a panic
-// is skipped; its node learns of it by the next full set.
+// heed passes one change to the sessions that it concerns. A change that causes a panic is
+// skipped; its node learns of it by the next full set.
 func (d *Dispatcher) heed(c *state.Change) {
 	defer panics.Handle(func(p *panics.Panic) {
-		d.logger.Error("a change cannot be told to its node; this is a defect of drover", p.Fields("table", c.Table, "index", c.Index)...)
+		d.logger.Error("a change could not be passed to its node; this is a defect of drover", p.Fields("table", c.Table, "index", c.Index)...)
 	})
 	if c.Table == state.TablePluginSpecs {
 		d.tellPlugins(c)

@@ -99,8 +99,8 @@ func (d *Dispatcher) commitUpdates(ctx context.Context) {
 	}
 }
 
-// The pause for which a loaded leader asks nodes. A commit that takes longer than
-// easyCommit is a sign of load, and so are more than easyRate reports per second.
+// Limits from which a leader asks nodes to pause: a commit that takes longer than
+// easyCommit, or more than easyRate reports per second, is a sign of load.
 const (
 	easyCommit   = 50 * time.Millisecond
 	easyRate     = 2000
@@ -207,7 +207,7 @@ func (d *Dispatcher) sayForeign(nodeID, allocID string, now time.Time) {
 	}
 	d.mu.Unlock()
 	if say {
-		d.logger.Warn("a node reports on an alloc that is on another node; what it says is ignored. If two machines have copies of one data directory, delete it on the copy",
+		d.logger.Warn("a node reports on an alloc that is on another node; the report is ignored. If two machines have copies of one data directory, delete it on the copy",
 			"node_id", nodeID, "alloc_id", allocID)
 	}
 }

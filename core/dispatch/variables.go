@@ -40,7 +40,7 @@ func (d *Dispatcher) Variables(ctx context.Context, id rpc.Identity, q rpc.Varia
 	})
 }
 
-// waitFor says what a question of a node waits for.
+// waitFor is the condition that ends the wait of a node's question.
 type waitFor struct {
 	key   state.Key
 	since uint64 // index of the node's last answer; 0 if it has none
@@ -48,7 +48,7 @@ type waitFor struct {
 }
 
 // repeated looks again at each change of a key, until the answer's index is another than
-// that of the node's last answer or the wait is over.
+// the index of the node's last answer or the wait is over.
 func repeated[A any](ctx context.Context, d *Dispatcher, id rpc.Identity, w waitFor, look func() (A, uint64, error)) (A, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(min(w.wait, queryWait), 0)+propose.Limit)
 	defer cancel()

@@ -48,8 +48,8 @@ type Capabilities struct {
 	MountConfigs         bool     `json:"mount_configs,omitempty"`
 	DisableLogCollection bool     `json:"disable_log_collection,omitempty"`
 	Ignores              []string `json:"ignores,omitempty"`
-	// Validates: the driver has rules beyond its schema, and a node with it can be asked
-	// what they say about a config (driver.Validator).
+	// Validates means that the driver has rules beyond its schema, and that its nodes can
+	// check a config against them (driver.Validator).
 	Validates bool `json:"validates,omitempty"`
 }
 

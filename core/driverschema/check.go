@@ -43,8 +43,8 @@ type Report struct {
 	Asks     []Ask
 }
 
-// Ask is a task whose config fits the schema of its driver, and about which the driver has
-// something to say that only its code can.
+// Ask is a task whose config fits the schema of its driver, and that the driver's own code
+// must check, too.
 type Ask struct {
 	Group, Task, Driver string
 	Config              map[string]any // as in the job file
@@ -68,8 +68,8 @@ type Found struct {
 
 // Check checks every task of a job against what is known about its driver. A config is
 // valid if one of the bodies accepts it, because versions of a driver may coexist.
-// Otherwise the problems are those of the newest body. A driver of which nothing is
-// known is not checked.
+// Otherwise it returns the problems with the newest body. The config of an unknown driver
+// is not checked.
 func Check(job *model.Job, find func(driver string) Found) Report {
 	r := &report{seen: map[string]Found{}, find: find}
 	for _, g := range job.TaskGroups {

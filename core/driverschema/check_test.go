@@ -120,7 +120,7 @@ func TestWhatTheDriverWillNotActOnIsSaid(t *testing.T) {
 		tk := task(map[string]any{"command": "x"})
 		tk.User, tk.KillSignal = "nobody", "SIGHUP"
 		tk.Resources = &model.Resources{Cores: 2, MemoryMaxMB: 100, Devices: []*model.RequestedDevice{{Name: "gpu"}}}
-		tk.VolumeMounts = []*model.VolumeMount{{Volume: "v"}}
+		tk.VolumeMounts = []*model.VolumeMount{{Volume: "v", SELinuxLabel: "z"}}
 		tk.Templates = []*model.Template{{ChangeMode: "restart"}, {ChangeMode: "signal"}, {ChangeMode: "script"}}
 		tk.Actions = []*model.Action{{Name: "a"}}
 		tk.LogConfig = &model.LogConfig{MaxFiles: 3, MaxFileSizeMB: 10}
@@ -136,7 +136,7 @@ func TestWhatTheDriverWillNotActOnIsSaid(t *testing.T) {
 
 	unable := shell()
 	unable.Capabilities = driverschema.Capabilities{DisableLogCollection: true, NetworkModes: []string{"host"},
-		Ignores: []string{"user", "kill_signal", "resources.cores", "resources.memory_max", "resources.device", "network.dns", "a word of tomorrow"}}
+		Ignores: []string{"user", "kill_signal", "resources.cores", "resources.memory_max", "resources.device", "network.dns", "volume_mount.selinux_label", "a word of tomorrow"}}
 	const at, group = `task group "web" -> task "server" -> `, `task group "web" -> `
 	same(t, driverschema.Check(everything(), with(unable)).Warnings,
 		at+`user: driver "shell" does not act on it`,
@@ -145,6 +145,7 @@ func TestWhatTheDriverWillNotActOnIsSaid(t *testing.T) {
 		at+`resources.memory_max: driver "shell" does not act on it`,
 		at+`resources.device: driver "shell" does not act on it`,
 		group+`network[0].dns: task "server": driver "shell" does not act on it`,
+		at+`volume_mount[0].selinux_label: driver "shell" does not label volumes: label the volume on its node where SELinux is in use`,
 		at+`volume_mount[0]: driver "shell" cannot mount volumes: the task will not start`,
 		at+`template[1].change_mode: driver "shell" sends no signals: a change of the template cannot be told to the task`,
 		at+`template[2].change_mode: driver "shell" runs no commands in tasks: the script cannot run`,

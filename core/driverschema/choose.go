@@ -17,9 +17,9 @@ type Known struct {
 	Uses        []model.DriverUse
 }
 
-// Choose returns the bodies against which a job is checked, newest first: those on
-// nodes where the job may run; if there are none, those on all nodes; and if there are
-// none, unused ones that are still stored.
+// Choose returns the bodies against which a job is checked, newest first: the bodies on
+// nodes where the job may run; if there are none, the bodies on all nodes; and otherwise
+// unused ones that are still stored.
 func Choose(all []Known, job *model.Job) []*Body {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Known) int {

@@ -64,9 +64,19 @@ func (n *notes) listed(words []string, g *model.TaskGroup, t *model.Task) {
 			set = len(r.Devices) > 0
 		case "network.dns":
 			n.resolvers(g)
+		case "volume_mount.selinux_label":
+			n.labels(t)
 		}
 		if set {
 			n.addf(word, "driver %q does not act on it", n.at.Driver)
+		}
+	}
+}
+
+func (n *notes) labels(t *model.Task) {
+	for i, m := range t.VolumeMounts {
+		if m.SELinuxLabel != "" {
+			n.addf(fmt.Sprintf("volume_mount[%d].selinux_label", i), "driver %q does not label volumes: label the volume on its node where SELinux is in use", n.at.Driver)
 		}
 	}
 }
@@ -80,7 +90,7 @@ func (n *notes) resolvers(g *model.TaskGroup) {
 	}
 }
 
-// ofGroup marks the last finding as one about the group's block.
+// ofGroup marks the last finding as belonging to the group's block.
 func (n *notes) ofGroup() {
 	last := &n.findings[len(n.findings)-1]
 	last.Text = fmt.Sprintf("task %q: %s", last.Task, last.Text)
@@ -131,9 +141,10 @@ func ownLogs(l *model.LogConfig) bool {
 	return l != nil && *l != (model.LogConfig{MaxFiles: 10, MaxFileSizeMB: 10})
 }
 
-// networks finds networks of the group that the driver cannot put the task into: it must
-// join the group's namespace, or for mode none may keep the task off by itself. A driver
-// that does not say what it can is refused for none, which must never be a network.
+// networks finds networks of the group that the driver cannot give to the task: the driver
+// must be able to join the group's namespace, or for mode none to isolate the task itself.
+// A driver without declared modes is refused for none, because such a task must never get a
+// network.
 func (b *Body) networks(g *model.TaskGroup, t *model.Task) []Finding {
 	n := &notes{at: Finding{Group: g.Name, Task: t.Name, Driver: b.Driver}}
 	modes := b.Capabilities.NetworkModes

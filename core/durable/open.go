@@ -96,7 +96,7 @@ func OpenDamaged(dir string, profile Profile, logger hclog.Logger) (*badger.DB, 
 	return badger.Open(opts.WithMemTableSize(size))
 }
 
-// shrink moves what is in the journals of larger memtables to tables. Badger reads a
+// shrink moves the contents of journals of larger memtables to tables. Badger reads a
 // journal into a memtable of the present size, and panics if it does not fit.
 func shrink(opts badger.Options) error {
 	size, err := replayed(opts)
@@ -214,7 +214,7 @@ func checkIndex(file string) error {
 	if n, err = length(end); err != nil {
 		return err
 	}
-	if n == 0 { // the checksum of nothing is zero: a footer of zeros would be right
+	if n == 0 { // the checksum of no data is zero, so a footer of zeros would pass
 		return errdefs.Internalf("its end is empty")
 	}
 	index, err := before(n)

@@ -49,6 +49,11 @@ func (e *Endpoint) DispatchJob(ctx context.Context, req *api.JobDispatchRequest)
 	if earlier := e.dispatched(req); earlier != nil {
 		return earlier, nil
 	}
+	release, err := e.queueOpen(parent)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	cmd := e.dispatch(parent, req)
 	index, err := e.propose(ctx, cmd)
 	if errdefs.IsAlreadyExists(err) { // a concurrent dispatch used the token first
@@ -167,6 +172,11 @@ func (e *Endpoint) ForcePeriodic(ctx context.Context, ns, jobID string) (*api.Ev
 	if err := e.Jobs.checkCount(parent); err != nil {
 		return nil, err
 	}
+	release, err := e.queueOpen(parent)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	now := e.Now()
 	eval := e.newEval(parent, model.EvalTriggerPeriodicJob)
 	eval.JobID = model.PeriodicChildID(jobID, now.Unix())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -94,8 +95,8 @@ func (c Calls) NodeCluster(ctx context.Context, nodeID string, trust bool) (any,
 	return c.askNode(ctx, nodeID, rpc.MethodNodeCluster, nil)
 }
 
-// NodeIdentity returns what the identity of a node says. With renew, servers first give
-// it a new one, and there is no answer.
+// NodeIdentity returns the claims of a node's identity. With renew, the node gets a new
+// identity instead, and there is no answer.
 func (c Calls) NodeIdentity(ctx context.Context, nodeID string, renew bool) (any, error) {
 	if renew {
 		_, err := c.askNode(ctx, nodeID, rpc.MethodRenewIdentity, nil)
@@ -130,7 +131,7 @@ func (c Calls) AllocChecks(ctx context.Context, allocID string) (any, error) {
 	return ask[json.RawMessage](ctx, c, allocID, rpc.MethodChecks, rpc.AllocRequest{AllocID: allocID})
 }
 
-// AllocTasks returns what an alloc's tasks do now.
+// AllocTasks returns the current activity of an alloc's tasks.
 func (c Calls) AllocTasks(ctx context.Context, allocID string) (any, error) {
 	return ask[json.RawMessage](ctx, c, allocID, rpc.MethodAllocTasks, rpc.AllocRequest{AllocID: allocID})
 }
@@ -153,14 +154,20 @@ func (c Calls) PauseAlloc(ctx context.Context, allocID, task string, pause bool)
 	return err
 }
 
+// DirectAlloc tells one task with a schedule, or all of an alloc, to pause, run or follow it;
+// without a state it only asks. It returns what they do, by task.
+func (c Calls) DirectAlloc(ctx context.Context, allocID, task, state string) (map[string]model.TaskScheduleNow, error) {
+	return ask[map[string]model.TaskScheduleNow](ctx, c, allocID, rpc.MethodDirect, rpc.ScheduleRequest{AllocID: allocID, Task: task, State: state})
+}
+
 // ListFiles lists a folder of an alloc.
-func (c Calls) ListFiles(ctx context.Context, allocID, path string) ([]*api.AllocFileInfo, error) {
-	return ask[[]*api.AllocFileInfo](ctx, c, allocID, rpc.MethodListFiles, rpc.FileRequest{AllocID: allocID, Path: path})
+func (c Calls) ListFiles(ctx context.Context, allocID, path string) ([]*model.FileInfo, error) {
+	return ask[[]*model.FileInfo](ctx, c, allocID, rpc.MethodListFiles, rpc.FileRequest{AllocID: allocID, Path: path})
 }
 
 // StatFile describes a file of an alloc.
-func (c Calls) StatFile(ctx context.Context, allocID, path string) (*api.AllocFileInfo, error) {
-	return ask[*api.AllocFileInfo](ctx, c, allocID, rpc.MethodStatFile, rpc.FileRequest{AllocID: allocID, Path: path})
+func (c Calls) StatFile(ctx context.Context, allocID, path string) (*model.FileInfo, error) {
+	return ask[*model.FileInfo](ctx, c, allocID, rpc.MethodStatFile, rpc.FileRequest{AllocID: allocID, Path: path})
 }
 
 // ReadFile streams a file of an alloc. It returns an error that occurs before the
@@ -212,18 +219,18 @@ func (c closer) Close() error {
 }
 
 // StreamFile calls send for each frame of a file.
-func (c Calls) StreamFile(ctx context.Context, req *api.FileStreamRequest, send func(*api.StreamFrame) error) error {
+func (c Calls) StreamFile(ctx context.Context, req *api.FileStreamRequest, send func(*model.StreamFrame) error) error {
 	return c.stream(ctx, req.AllocID, rpc.MethodStreamFile, rpc.FileRequest{
 		AllocID: req.AllocID, Path: req.Path, Offset: req.Offset, Limit: -1, Origin: req.Origin, Follow: req.Follow,
 	}, send)
 }
 
 // StreamLogs calls send for each frame of a task's log.
-func (c Calls) StreamLogs(ctx context.Context, req *api.LogStreamRequest, send func(*api.StreamFrame) error) error {
+func (c Calls) StreamLogs(ctx context.Context, req *api.LogStreamRequest, send func(*model.StreamFrame) error) error {
 	return c.stream(ctx, req.AllocID, rpc.MethodStreamLogs, rpc.LogRequest(*req), send)
 }
 
-func (c Calls) stream(ctx context.Context, allocID, method string, request any, send func(*api.StreamFrame) error) error {
+func (c Calls) stream(ctx context.Context, allocID, method string, request any, send func(*model.StreamFrame) error) error {
 	n, err := c.OfAlloc(allocID)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/internal/testkit"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -44,7 +45,7 @@ func TestCallsAboutAnAllocReachItsNodeAndErrorsComeBackAsTheyAre(t *testing.T) {
 		}
 		return errdefs.Unimplementedf("no %s", call.Method)
 	})
-	var files []api.AllocFileInfo
+	var files []model.FileInfo
 	c.Must("GET", "/v1/client/fs/ls/"+alloc+"?path=/", nil, &files)
 	if len(files) != 1 || files[0].Name != "t" || !files[0].IsDir {
 		t.Errorf("listed %+v", files)

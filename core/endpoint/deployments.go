@@ -5,7 +5,8 @@ package endpoint
 
 import (
 	"context"
-	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
@@ -58,25 +59,18 @@ func (e *Endpoint) FailDeployment(ctx context.Context, id string) (*api.Deployme
 	cmd := &fsm.UpdateDeploymentStatus{Eval: eval}
 	why := model.DeploymentStatusDescriptionFailedByUser
 	var reverted *uint64
-	if job := e.revertTarget(d); job != nil {
-		cmd.Job, reverted = job, &job.Version
-		why += fmt.Sprintf(" - rolling back to job version %d", job.Version)
+	// Unlike the controller, this does not ask which groups are done: who fails a deployment
+	// by hand rejects all of it.
+	if slices.ContainsFunc(slices.Collect(maps.Values(d.TaskGroups)), func(g *model.DeploymentState) bool { return g.AutoRevert }) {
+		to, reason := d.Rollback(e.Store.View().JobVersions(d.Namespace, d.JobID))
+		why += " - " + reason
+		if to != nil {
+			cmd.Job, reverted = to, &to.Version
+		}
 	}
 	cmd.Update = e.status(d, model.DeploymentStatusFailed, why)
 	index, err := e.propose(ctx, cmd)
 	return deploymentUpdate(index, eval, reverted), err
-}
-
-// revertTarget returns the version to which the job is reverted, nil if no group has
-// auto_revert. Unlike the controller, it does not ask which groups are done: who fails
-// a deployment by hand rejects all of it.
-func (e *Endpoint) revertTarget(d *model.Deployment) *model.Job {
-	for _, g := range d.TaskGroups {
-		if g.AutoRevert {
-			return d.RevertTarget(e.Store.View().JobVersions(d.Namespace, d.JobID))
-		}
-	}
-	return nil
 }
 
 // PauseDeployment pauses a deployment or resumes it.
@@ -105,7 +99,11 @@ func (e *Endpoint) PromoteDeployment(ctx context.Context, req *api.DeploymentPro
 		return nil, err
 	}
 	eval := e.deploymentEval(d)
-	index, err := e.propose(ctx, &fsm.PromoteDeployment{DeploymentID: d.ID, All: req.All, Groups: req.Groups, Eval: eval, UpdatedAt: e.Now().UnixNano()})
+	cmd := &fsm.PromoteDeployment{DeploymentID: d.ID, All: req.All, Groups: req.Groups, Eval: eval, UpdatedAt: e.Now().UnixNano()}
+	if rest := d.Unpromoted(); req.All && len(rest) > 0 { // of the others the canaries may be gone
+		cmd.All, cmd.Groups = false, rest
+	}
+	index, err := e.propose(ctx, cmd)
 	return deploymentUpdate(index, eval, nil), err
 }
 

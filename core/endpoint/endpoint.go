@@ -64,13 +64,28 @@ type Config struct {
 	// stores uploaded files.
 	PluginRegistry bool
 	PluginFiles    PluginFiles
+	// Admit asks whether an evaluation of a namespace may come to the queue of a node pool,
+	// before it is written; nil means yes. ResourceExhausted: the queue is full.
+	Admit func(namespace, pool string) (release func(), err error)
+	// Lanes describes the lanes of the leader's queue; nil means that there are none.
+	Lanes func() []*api.QueueLane
+	// History has what was removed from the state; nil means that nothing is kept.
+	History History
+	// Consul are the identities for clusters of Consul, by their names.
+	Consul map[string]ConsulIdentities
 	// Jobs are the limits of jobs.
 	Jobs JobLimits
-	// Autopilot returns the configuration of autopilot that acts; nil means that of the
-	// state.
+	// Autopilot returns the configuration of autopilot that acts; nil means the
+	// configuration in the state.
 	Autopilot func() *model.AutopilotConfiguration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+}
+
+// History is the history of this server: see core/history.
+type History interface {
+	Deployments(ctx context.Context, q model.PastQuery) ([]*model.PastDeployment, model.HistoryExtent, error)
+	Evaluations(ctx context.Context, q model.PastQuery) ([]*model.PastEvaluation, model.HistoryExtent, error)
 }
 
 // PluginFiles are the uploaded files of plugins: see core/pluginfiles/mirror.
@@ -79,7 +94,8 @@ type PluginFiles interface {
 	Put(ctx context.Context, digest string, body io.Reader) (pluginfiles.File, error)
 	// Stat describes a file of this server.
 	Stat(digest string) (pluginfiles.File, error)
-	// Have makes this server have a file that any server has. NotFound: none has it.
+	// Have copies a file to this server from another server, unless this one has it.
+	// NotFound: no server has it.
 	Have(ctx context.Context, digest string) error
 }
 
@@ -99,6 +115,7 @@ var (
 	_ api.Nodes       = (*Endpoint)(nil)
 	_ api.Deployments = (*Endpoint)(nil)
 	_ api.Evals       = (*Endpoint)(nil)
+	_ api.History     = (*Endpoint)(nil)
 	_ api.System      = (*Endpoint)(nil)
 	_ api.Client      = (*Endpoint)(nil)
 	_ api.Variables   = (*Endpoint)(nil)
@@ -129,7 +146,8 @@ func (e *Endpoint) newEval(job *model.Job, trigger string) *model.Evaluation {
 }
 
 // Ready returns at once for a stale read. Otherwise this server must still be the leader
-// after the call: one that was suspended or cut off does not know yet that another leads.
+// after the call: a server that was suspended or cut off may not know yet that another one
+// leads.
 func (e *Endpoint) Ready(ctx context.Context, mode api.ReadMode) (api.ReadMeta, error) {
 	meta := api.ReadMeta{KnownLeader: e.Raft.HasLeader(), LastContactMS: e.Raft.LastContact().Milliseconds()}
 	switch {

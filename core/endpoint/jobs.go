@@ -59,12 +59,13 @@ func (e *Endpoint) canonical(body json.RawMessage, ns string) (*model.Job, error
 		return nil, err
 	}
 	switch job.Region {
-	case model.DefaultRegion: // what clients say of jobs that name no region
+	case model.DefaultRegion: // the region that clients send if the job names none
 		job.Region = e.Region
 	case e.Region:
 	default:
 		return nil, errdefs.InvalidArgumentf("No path to region: job %q is for region %q, and these servers are of region %q", job.ID, job.Region, e.Region)
 	}
+	e.addIdentities(job)
 	return job, nil
 }
 
@@ -84,6 +85,9 @@ func (e *Endpoint) admit(job *model.Job) error {
 	if err := e.admitTimes(job); err != nil {
 		return err
 	}
+	if err := job.CheckDependencies(e.neighbours(job)); err != nil {
+		return errdefs.New(errdefs.FailedPrecondition, err)
+	}
 	old := view.JobByID(job.Namespace, job.ID)
 	switch {
 	case old == nil:
@@ -96,6 +100,12 @@ func (e *Endpoint) admit(job *model.Job) error {
 		return errdefs.InvalidArgumentf("cannot update non-parameterized job to being parameterized or back; register it under another id")
 	}
 	return nil
+}
+
+// neighbours returns the jobs of the namespace of a job by id.
+func (e *Endpoint) neighbours(job *model.Job) func(id string) *model.Job {
+	view := e.Store.View()
+	return func(id string) *model.Job { return view.JobByID(job.Namespace, id) }
 }
 
 // admitTimes rejects a periodic job that will never launch again.
@@ -120,7 +130,11 @@ func (e *Endpoint) ValidateJob(ctx context.Context, req *api.JobValidateRequest)
 		return nil, err
 	}
 	found, err := e.check(ctx, job, req.Job)
-	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job, found.warnings...), Findings: found.findings}
+	if err == nil {
+		err = job.CheckDependencies(e.neighbours(job))
+	}
+	warnings := append(found.warnings, job.MissingDependencies(e.neighbours(job))...)
+	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job, warnings...), Findings: found.findings}
 	if err != nil {
 		out.Error = err.Error()
 		out.ValidationErrors = model.Problems(err)
@@ -152,6 +166,7 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
 	warnings := append(found.warnings, e.Jobs.keepSource(req)...)
+	warnings = append(warnings, job.MissingDependencies(e.neighbours(job))...)
 	out, err := e.register(ctx, job, model.EvalTriggerJobRegister, req)
 	if err != nil {
 		return nil, err
@@ -164,6 +179,13 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 // none, because only their children run.
 func (e *Endpoint) register(ctx context.Context, job *model.Job, trigger string, req *api.JobRegisterRequest) (*api.JobRegisterResponse, error) {
 	cmd := e.registration(job, trigger, req)
+	if cmd.Eval != nil {
+		release, err := e.queueOpen(job)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
 	return e.proposeRegistration(ctx, cmd, cmd)
 }
 
@@ -266,6 +288,11 @@ func (e *Endpoint) EvaluateJob(ctx context.Context, req *api.JobEvaluateRequest)
 	if job.IsParameterized() {
 		return nil, errdefs.FailedPreconditionf("can't evaluate parameterized job")
 	}
+	release, err := e.queueOpen(job)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	eval := e.newEval(job, model.EvalTriggerJobRegister)
 	cmd := &fsm.UpdateDesiredTransitions{Transitions: map[string]model.DesiredTransition{}, Evals: []*model.Evaluation{eval}}
 	if req.EvalOptions.ForceReschedule {

@@ -295,3 +295,14 @@ func TestNodeUpdatesAskForJobsThatAreNotOver(t *testing.T) {
 		t.Errorf("evaluated are %v", got)
 	}
 }
+
+// The sentences cost runs of the scheduler, and the reference's clients do not know them.
+func TestAPlanHasSentencesOnlyIfTheyAreAskedFor(t *testing.T) {
+	s := newServer(t)
+	for _, say := range []bool{false, true} {
+		p, err := s.PlanJob(s.ctx, &api.JobPlanRequest{Job: draft("web", "service", ""), Say: say})
+		if err != nil || len(p.FailedTGAllocs) != 1 || len(p.Says) > 0 != say {
+			t.Errorf("asked: %v, and the plan says %q, refuses %v, %v", say, p.Says, p.FailedTGAllocs, err)
+		}
+	}
+}

@@ -50,25 +50,25 @@ func (e *Endpoint) newKey() (*model.RootKey, error) {
 // SigningKeys returns the public keys of the keyring. Generating an RSA key takes
 // about 100 ms of processor time, so that is done at the first request and not at
 // startup.
-func (e *Endpoint) SigningKeys(ctx context.Context) ([]*api.JWK, error) {
+func (e *Endpoint) SigningKeys(ctx context.Context) ([]*model.JWK, error) {
 	if err := e.ensureSigningKey(ctx); err != nil {
 		return nil, err
 	}
-	var out, more []*api.JWK
+	var out, more []*model.JWK
 	for key := range e.Store.View().RootKeys() {
 		jwk, err := keyring.PublicJWK(key)
 		if err != nil {
 			return nil, err
 		}
 		if jwk != nil {
-			out = append(out, (*api.JWK)(jwk))
+			out = append(out, jwk)
 		}
 		if jwk, err = e.Keyring.TaskJWK(key, identity.KeyID(key.KeyID, identity.EdDSA)); err != nil {
 			return nil, err
 		}
-		more = append(more, (*api.JWK)(jwk))
+		more = append(more, jwk)
 	}
-	return append(out, more...), nil // programs that know only RSA find those first
+	return append(out, more...), nil // programs that know only RSA must find the RSA keys first
 }
 
 // OIDCIssuer implements api.Keyring.
@@ -154,7 +154,7 @@ func (e *Endpoint) reseal(ctx context.Context, key *model.RootKey) error {
 		_, err := e.propose(ctx, batch)
 		batch = &fsm.Batch{}
 		if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
-			return nil // written meanwhile, so with the new key, or deleted
+			return nil // deleted, or written meanwhile and so with the new key
 		}
 		return err
 	}
@@ -176,6 +176,24 @@ func (e *Endpoint) reseal(ctx context.Context, key *model.RootKey) error {
 			if err := send(); err != nil {
 				return err
 			}
+		}
+	}
+	for row := range view.CSIVolumes() {
+		if row.SecretsKeyID == "" || row.SecretsKeyID == key.KeyID {
+			continue
+		}
+		secrets, err := e.openSecrets(row)
+		if err != nil {
+			return err
+		}
+		fresh := *row
+		fresh.SecretsKeyID = key.KeyID
+		if fresh.SealedSecrets, err = e.Keyring.Seal(key, row.Namespace, secretsPath(row), secrets); err != nil {
+			return err
+		}
+		batch.Commands = append(batch.Commands, &fsm.PutCSIVolume{Volume: &fresh})
+		if err := send(); err != nil {
+			return err
 		}
 	}
 	return send()

@@ -102,8 +102,8 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 		return nil, err
 	}
 	cmd.Event = e.event("Drain", message)
-	// The drain controller (core/control/drain) creates evals for what must leave;
-	// only a node that becomes eligible again needs one here.
+	// The drain controller (core/control/drain) creates the evals for allocs that must
+	// leave; only a node that becomes eligible again needs evals from here.
 	if req.DrainSpec == nil && req.MarkEligible {
 		cmd.Evals = e.nodeEvals(n)
 	}

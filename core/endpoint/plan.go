@@ -5,37 +5,18 @@ package endpoint
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/explain"
 	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
-
-// planView is the state as if the job were registered.
-type planView struct {
-	*state.View
-	job *model.Job
-}
-
-// JobByID returns the planned job for its own name.
-func (v planView) JobByID(ns, id string) *model.Job {
-	if ns == v.job.Namespace && id == v.job.ID {
-		return v.job
-	}
-	return v.View.JobByID(ns, id)
-}
-
-// JobByVersion returns the planned job for its own name and version.
-func (v planView) JobByVersion(ns, id string, version uint64) *model.Job {
-	if ns == v.job.Namespace && id == v.job.ID && version == v.job.Version {
-		return v.job
-	}
-	return v.View.JobByVersion(ns, id, version)
-}
 
 // ids generates ids for the scheduler.
 type ids struct{}
@@ -53,6 +34,9 @@ func (e *Endpoint) PlanJob(ctx context.Context, req *api.JobPlanRequest) (*api.J
 	if req.JobID != "" && req.JobID != job.ID {
 		return nil, errdefs.InvalidArgumentf("Job ID does not match")
 	}
+	if err := assumeCounts(job, req.WhatIf); err != nil {
+		return nil, err
+	}
 	found, err := e.check(ctx, job, req.Job)
 	if err != nil {
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
@@ -63,8 +47,13 @@ func (e *Endpoint) PlanJob(ctx context.Context, req *api.JobPlanRequest) (*api.J
 	view := e.Store.View()
 	cur := view.JobByID(job.Namespace, job.ID)
 	keepScalingIDs(job, cur)
-	out := &api.JobPlanResponse{Warnings: jobspec.WarningText(job, found.warnings...), Findings: found.findings}
+	warnings := append(found.warnings, job.MissingDependencies(e.neighbours(job))...)
+	out := &api.JobPlanResponse{Warnings: jobspec.WarningText(job, warnings...), Findings: found.findings}
 	job.SubmitTime = e.Now().UnixNano()
+	altered, err := whatIf(view, job, req.WhatIf)
+	if err != nil {
+		return nil, err
+	}
 	if cur != nil {
 		out.JobModifyIndex, out.Index = cur.JobModifyIndex, cur.JobModifyIndex
 		job.Version, job.CreateIndex, job.JobModifyIndex, job.ModifyIndex = cur.Version, cur.CreateIndex, cur.JobModifyIndex, cur.ModifyIndex
@@ -73,20 +62,30 @@ func (e *Endpoint) PlanJob(ctx context.Context, req *api.JobPlanRequest) (*api.J
 			job.JobModifyIndex = view.Index() + 1
 		}
 	} else {
-		job.CreateIndex = view.Index() + 1 // it has nothing in common with a purged job of its name
+		job.CreateIndex = view.Index() + 1 // it is unrelated to a purged job of the same name
 	}
 	eval := e.newEval(job, model.EvalTriggerJobRegister)
 	eval.AnnotatePlan = true
-	outcome := schedule.Process(planView{view, job}, eval, e.Now(), ids{})
+	outcome := schedule.Process(altered, eval, e.Now(), ids{})
 	out.Annotations = outcome.Annotations
 	if len(outcome.FailedTGAllocs) > 0 {
 		out.FailedTGAllocs = outcome.FailedTGAllocs
 	}
+	out.Held = outcome.Held
 	if outcome.Blocked != nil {
 		out.CreatedEvals = append(out.CreatedEvals, outcome.Blocked)
 	}
 	out.CreatedEvals = append(out.CreatedEvals, outcome.FollowUps...)
 	out.NextPeriodicLaunch = e.nextLaunch(job)
+	if req.Why || req.WhatIf != nil {
+		out.Placed = plannedAllocs(outcome.Plan.Place)
+		if !job.IsPeriodic() && !job.IsParameterized() {
+			out.Groups = schedule.Explain(altered, job, e.Now(), ids{})
+		}
+	}
+	if req.Say {
+		out.Says = e.refusals(altered, job, out)
+	}
 	for _, planned := range out.CreatedEvals {
 		planned.SnapshotIndex = 0 // the state with the planned job exists only here
 	}
@@ -100,6 +99,62 @@ func (e *Endpoint) PlanJob(ctx context.Context, req *api.JobPlanRequest) (*api.J
 	diff.Annotate(outcome.Annotations)
 	out.Diff = diff
 	return out, nil
+}
+
+// refusals says which groups of a planned job find no place, and why.
+func (e *Endpoint) refusals(view schedule.View, job *model.Job, plan *api.JobPlanResponse) []string {
+	if len(plan.FailedTGAllocs) == 0 {
+		return nil
+	}
+	groups := plan.Groups
+	if groups == nil {
+		groups = schedule.Explain(view, job, e.Now(), ids{}, slices.Sorted(maps.Keys(plan.FailedTGAllocs))...)
+	}
+	groups = slices.DeleteFunc(slices.Clone(groups), func(g *model.GroupExplanation) bool { return g.Missing == 0 })
+	return explain.Summaries(groups)
+}
+
+// assumeCounts sets the counts that a request assumes.
+func assumeCounts(job *model.Job, w *api.WhatIf) error {
+	if w == nil {
+		return nil
+	}
+	for group, count := range w.Counts {
+		tg := job.LookupTaskGroup(group)
+		if tg == nil {
+			return errdefs.InvalidArgumentf("job %q has no group %q whose count could be %d; name groups of the job", job.ID, group, count)
+		}
+		tg.Count = count
+	}
+	return nil
+}
+
+// whatIf returns the state as if the job were registered and the nodes were as the request
+// assumes.
+func whatIf(view *state.View, job *model.Job, w *api.WhatIf) (*schedule.Altered, error) {
+	out := &schedule.Altered{View: view, Job: job}
+	if w == nil {
+		return out, nil
+	}
+	for ids, alter := range map[*[]string]func(*model.Node){&w.NodesDown: out.Down, &w.NodesDraining: out.Drain} {
+		for _, id := range *ids {
+			n := view.NodeByID(id)
+			if n == nil {
+				return nil, errdefs.NotFoundf("node %q does not exist; list the nodes with: drover node status", id)
+			}
+			alter(n)
+		}
+	}
+	return out, nil
+}
+
+func plannedAllocs(placed []*model.Allocation) (out []*api.PlannedAlloc) {
+	for _, a := range placed {
+		out = append(out, &api.PlannedAlloc{
+			Name: a.Name, TaskGroup: a.TaskGroup, NodeID: a.NodeID, NodeName: a.NodeName, Canary: a.DeploymentStatus.IsCanary(), Replaces: a.PreviousAllocation,
+		})
+	}
+	return out
 }
 
 // nextLaunch returns the next launch of a periodic job, nil for other jobs.

@@ -107,15 +107,15 @@ func TestConfigurationsAreShownOnlyOnDemand(t *testing.T) {
 func TestBadRegistrationsAreRefusedWithTheCause(t *testing.T) {
 	c := registryOn(t)
 	for name, change := range map[string]func(p, r map[string]any){
-		"digest \"abc\"":                     func(_, r map[string]any) { r["Digest"] = "abc" },
-		"an absolute path":                   func(_, r map[string]any) { r["Source"] = "plugin" },
-		"the source is missing":              func(_, r map[string]any) { r["Source"] = "" },
-		"upload it first":                    func(_, r map[string]any) { r["Source"] = "uploaded" },
-		"max_parallel 501":                   func(p, _ map[string]any) { p["MaxParallel"] = 501 },
-		"healthy_deadline 1s":                func(p, _ map[string]any) { p["HealthyDeadline"] = "1s" },
-		"the release is missing":             func(p, _ map[string]any) { delete(p, "Release") },
-		"distinct_hosts is about allocation": func(p, _ map[string]any) { p["Constraints"] = []any{map[string]any{"Operand": "distinct_hosts"}} },
-		"not that of the request":            func(p, _ map[string]any) { p["Name"] = "other" },
+		"digest \"abc\"":                       func(_, r map[string]any) { r["Digest"] = "abc" },
+		"an absolute path":                     func(_, r map[string]any) { r["Source"] = "plugin" },
+		"the source is missing":                func(_, r map[string]any) { r["Source"] = "" },
+		"upload it first":                      func(_, r map[string]any) { r["Source"] = "uploaded" },
+		"max_parallel 501":                     func(p, _ map[string]any) { p["MaxParallel"] = 501 },
+		"healthy_deadline 1s":                  func(p, _ map[string]any) { p["HealthyDeadline"] = "1s" },
+		"the release is missing":               func(p, _ map[string]any) { delete(p, "Release") },
+		"distinct_hosts is about allocation":   func(p, _ map[string]any) { p["Constraints"] = []any{map[string]any{"Operand": "distinct_hosts"}} },
+		"differs from the name in the request": func(p, _ map[string]any) { p["Name"] = "other" },
 	} {
 		p := specOf("1", nil)
 		change(p, p["Release"].(map[string]any))

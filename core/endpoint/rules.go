@@ -4,6 +4,7 @@
 package endpoint
 
 import (
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -16,6 +17,24 @@ func (e *Endpoint) registrationOpen() error {
 		return errdefs.PermissionDeniedf("Permission denied: the registration of jobs is switched off; operator scheduler set-config -reject-job-registration=false switches it on")
 	}
 	return nil
+}
+
+// queueOpen refuses one more evaluation of a job whose lane is full, before anything is
+// written: the evaluation of an acknowledged write is never lost. The caller calls release
+// when its write has ended. What ends work is never refused.
+func (e *Endpoint) queueOpen(job *model.Job) (release func(), err error) {
+	if e.Admit == nil || job.Stop {
+		return func() {}, nil
+	}
+	return e.Admit(job.Namespace, job.NodePool)
+}
+
+// QueueLanes returns the lanes of the queue of evaluations.
+func (e *Endpoint) QueueLanes() []*api.QueueLane {
+	if e.Lanes == nil {
+		return []*api.QueueLane{}
+	}
+	return e.Lanes()
 }
 
 // nameNodePool sets the default node pool of its namespace in a draft that names none.

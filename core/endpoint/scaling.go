@@ -81,6 +81,13 @@ func (e *Endpoint) ScaleJob(ctx context.Context, req *api.JobScaleRequest) (*api
 		req.JobModifyIndex = cur.JobModifyIndex
 	}
 	cmd.Register = e.registration(job, model.EvalTriggerScaling, &api.JobRegisterRequest{EnforceIndex: true, JobModifyIndex: req.JobModifyIndex})
+	if cmd.Register.Eval != nil && int(*req.Count) > was.Count { // fewer allocs make room
+		release, err := e.queueOpen(job)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
 	if cmd.Register.Eval != nil {
 		cmd.Event.EvalID = &cmd.Register.Eval.ID
 	}

@@ -17,7 +17,7 @@ import (
 // scalable is a job with a scaling policy from 1 to 3.
 func scalable(id, kind string, count int) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"ID":%q,"Name":%q,"Type":%q,"Datacenters":["*"],
-		"TaskGroups":[{"Name":"g","Count":%d,"Scaling":{"Min":0,"Max":3,"Enabled":true},
+		"TaskGroups":[{"Name":"g","Count":%d,"Scaling":{"Min":1,"Max":3,"Enabled":true},
 		"Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"/bin/true"}}]}]}`, id, id, kind, count))
 }
 
@@ -33,13 +33,14 @@ func (s *server) scale(id string, count *int64, edit ...func(*api.JobScaleReques
 func TestScalingsThatHappenedAreKeptWithTheirMeta(t *testing.T) {
 	s := newServer(t)
 	s.register(scalable("a", "service", 1))
-	two, nine, less := int64(2), int64(9), int64(-1)
+	two, nine, none, less := int64(2), int64(9), int64(0), int64(-1)
 	r, err := s.scale("a", &two)
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := map[string]func() error{
 		"group count was greater than scaling policy maximum: 9 > 3": func() error { _, err := s.scale("a", &nine); return err },
+		"group count was less than scaling policy minimum: 0 < 1":    func() error { _, err := s.scale("a", &none); return err },
 		"scaling action count can't be negative":                     func() error { _, err := s.scale("a", &less); return err },
 		"should not contain count": func() error {
 			_, err := s.scale("a", &two, func(r *api.JobScaleRequest) { r.Error = true })

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/drover-project/drover/core/api"
@@ -73,16 +74,16 @@ func (b *bodies) find(view *state.View, job *model.Job, driver string) driversch
 // maxFindings limits the number of findings about one job.
 const maxFindings = 200
 
-// checked is what was found out about a job that can be registered.
+// checked is the result of the checks of a job that can be registered.
 type checked struct {
 	warnings []string
 	findings []*api.JobFinding
 }
 
-// check validates a job: its own values, the cluster's limits, and the configs of its
-// tasks against their drivers: their schemas, and on nodes their rules. Warnings are
-// features that drivers ignore, what drivers warn of, and unknown fields in the document
-// that was sent. A job that is to be stopped is not rejected because of its drivers.
+// check validates a job: its own values, the cluster's limits, and the configs of its tasks
+// against their drivers: their schemas, and on nodes their rules. Warnings are features
+// that drivers ignore, warnings of the drivers, and unknown fields in the request. A job
+// with Stop set is not rejected because of its drivers.
 func (e *Endpoint) check(ctx context.Context, job *model.Job, sent []byte) (out checked, err error) {
 	err = e.Jobs.validate(job)
 	for i, field := range jobspec.UnreadJSON(sent) {
@@ -101,7 +102,7 @@ func (e *Endpoint) check(ctx context.Context, job *model.Job, sent []byte) (out 
 	if len(problems) > 0 {
 		err = withProblems(err, texts(problems))
 	}
-	out.warnings = slices.Concat(out.warnings, texts(warnings), memoryMaxIgnored(view, job), neverInPlace(view, job))
+	out.warnings = slices.Concat(out.warnings, texts(warnings), memoryMaxIgnored(view, job), neverInPlace(view, job), unknownProviders(view, job))
 	out.findings = append(findings(problems, api.FindingError), findings(warnings, api.FindingWarning)...)
 	return out, err
 }
@@ -116,7 +117,7 @@ func findings(in []driverschema.Finding, severity string) (out []*api.JobFinding
 
 // memoryMaxIgnored returns warnings for tasks whose memory_max has no effect.
 func memoryMaxIgnored(view *state.View, job *model.Job) (warnings []string) {
-	if view.SchedulerConfig().MemoryOversubscription(view.NodePoolByName(job.NodePool)) {
+	if model.SchedulingOf(view.SchedulerConfig(), view.NodePoolByName(job.NodePool), view.NamespaceByName(job.Namespace)).MemoryOversubscription {
 		return nil
 	}
 	for _, g := range job.TaskGroups {
@@ -129,8 +130,43 @@ func memoryMaxIgnored(view *state.View, job *model.Job) (warnings []string) {
 	return warnings
 }
 
-// neverInPlace returns warnings for tasks that are to get other resources while they run
-// and whose driver can do that on none of the nodes that have it.
+// unknownProviders returns warnings for services whose provider is a registry that no node
+// reaches: the name may be misspelt, or a node with it may still come.
+func unknownProviders(view *state.View, job *model.Job) (warnings []string) {
+	known := map[string]bool{"": true, "nomad": true, "consul": true}
+	for _, g := range job.TaskGroups {
+		services := slices.Clone(g.Services)
+		for _, t := range g.Tasks {
+			services = append(services, t.Services...)
+		}
+		for _, s := range services {
+			if known[s.Provider] || view.NodeCount() == 0 {
+				continue
+			}
+			known[s.Provider] = true
+			if !offered(view, s.Provider) {
+				warnings = append(warnings, fmt.Sprintf("no node of the cluster reaches a registry %q, the provider of service %q of group %q, so the group is not placed until one does", s.Provider, s.Name, g.Name))
+			}
+		}
+	}
+	return warnings
+}
+
+// offered reports whether a node reaches a cluster of a registry: it then has an attribute
+// with the version (see sdk/registry/v1).
+func offered(view *state.View, registry string) bool {
+	for n := range view.Nodes() {
+		for name := range n.Attributes {
+			if strings.HasPrefix(name, registry+".") && strings.HasSuffix(name, ".version") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// neverInPlace returns warnings for tasks with in-place updates of resources whose driver
+// supports them on no node.
 func neverInPlace(view *state.View, job *model.Job) (warnings []string) {
 	var here, able map[string]bool // drivers
 	for _, g := range job.TaskGroups {
@@ -149,8 +185,8 @@ func neverInPlace(view *state.View, job *model.Job) (warnings []string) {
 	return warnings
 }
 
-// driversThatResize returns the drivers that nodes have, and those of them that can change
-// the resources of a running task on some node.
+// driversThatResize returns the drivers that nodes have, and which of them can change the
+// resources of a running task on some node.
 func driversThatResize(view *state.View) (here, able map[string]bool) {
 	here, able = map[string]bool{}, map[string]bool{}
 	for n := range view.Nodes() {

@@ -218,6 +218,33 @@ func TestResourcesThatNoNodeCanChangeInPlaceAreAWarning(t *testing.T) {
 	}
 }
 
+func TestAProviderThatNoNodeReachesIsAWarning(t *testing.T) {
+	s := newServer(t)
+	job := json.RawMessage(strings.Replace(string(withConfig(`{"command":"x"}`, "")), `"Count":1`, `"Count":1,"Services":[{"Name":"web","Provider":"cosnul"}]`, 1))
+	warns := func() bool {
+		t.Helper()
+		v, err := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: job})
+		if err != nil || v.Error != "" {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		return strings.Contains(v.Warnings, `no node of the cluster reaches a registry "cosnul"`)
+	}
+	if warns() {
+		t.Error("a warning though no node is known")
+	}
+	node := &model.Node{ID: "n1", Datacenter: "dc1", Status: model.NodeStatusReady, Attributes: map[string]string{"consul.version": "1.20.0"}}
+	s.propose(&fsm.RegisterNode{Node: node})
+	if !warns() {
+		t.Error("nobody is told that the provider is unknown")
+	}
+	able := *node
+	able.ID, able.Attributes = "n2", map[string]string{"cosnul.east.version": "1"}
+	s.propose(&fsm.RegisterNode{Node: &able})
+	if warns() {
+		t.Error("a warning though a node reaches a cluster of the registry")
+	}
+}
+
 func TestAJobWithManyProblemsIsAnsweredInAFewWords(t *testing.T) {
 	s := newServer(t)
 	s.node("n1", "dc1", rawExec(t, 1))
@@ -258,5 +285,20 @@ func BenchmarkRegister(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func TestWhatNobodyActsOnIsAWarningEverywhere(t *testing.T) {
+	s := newServer(t)
+	job := withConfig(`{"command":"x"}`, `,"Vault":{"Policies":["a"]}`)
+	const want = "1 warning:\n\n* not acted on yet: vault of g/t"
+	if v, err := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: job}); err != nil || v.Warnings != want || v.Error != "" {
+		t.Errorf("validated: %+v, %v", v, err)
+	}
+	if p, err := s.PlanJob(s.ctx, &api.JobPlanRequest{Job: job}); err != nil || p.Warnings != want {
+		t.Errorf("planned: %+v, %v", p, err)
+	}
+	if r := s.register(job); r.Warnings != want {
+		t.Errorf("registered: %q", r.Warnings)
 	}
 }

@@ -93,6 +93,9 @@ func (e *Endpoint) UpsertNodePool(ctx context.Context, pool *model.NodePool) (ui
 	if err := model.OperatorBounds.Check("node pool "+pool.Name+": ", pool); err != nil {
 		return 0, err
 	}
+	if err := pool.Validate(); err != nil {
+		return 0, errdefs.New(errdefs.FailedPrecondition, err)
+	}
 	return e.propose(ctx, &fsm.UpsertNodePools{Pools: []*model.NodePool{pool}})
 }
 
@@ -128,6 +131,9 @@ func (e *Endpoint) SetSchedulerConfig(ctx context.Context, cfg *model.SchedulerC
 	case "", model.SchedulerAlgorithmBinpack, model.SchedulerAlgorithmSpread:
 	default:
 		return false, 0, errdefs.InvalidArgumentf("invalid scheduler algorithm: %s", cfg.SchedulerAlgorithm)
+	}
+	if err := cfg.Validate(); err != nil {
+		return false, 0, errdefs.New(errdefs.InvalidArgument, err)
 	}
 	cmd := &fsm.SetSchedulerConfig{Config: cfg}
 	if cas != nil {

@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// validateLimit is how long the drivers on nodes may take in all to say what is wrong
-	// with a job.
+	// validateLimit bounds the time for all questions to drivers on nodes about one job.
 	validateLimit = 2 * time.Second
 	// maxOpinions is how many kinds of nodes are asked at most about a task before it is
 	// refused.
@@ -42,12 +41,12 @@ type question struct {
 	unknown string // why the last node could not say anything
 }
 
-// verdicts asks drivers on nodes what is wrong with the configs of tasks. One ready node on
-// which the scheduler could place the task is asked for all tasks of a driver. Only if it
-// refuses a task, nodes of other kinds (with another version of the driver, or of another
-// computed class) are asked as well, and the task is refused if all of them refuse it, as
-// the agents' own configuration of a driver may differ. What cannot be asked in time is a
-// warning: the driver is asked again when the task starts.
+// verdicts makes drivers on nodes check the configs of tasks. One ready node on which the
+// scheduler could place the task is asked for all tasks of a driver. Only if it refuses a
+// task, nodes of other kinds (with another version of the driver, or of another computed
+// class) are asked as well, and the task is refused if all of them refuse it, as the
+// agents' own configuration of a driver may differ. If no node answers in time, that is a
+// warning: the driver checks the config again when the task starts.
 func (e *Endpoint) verdicts(ctx context.Context, view *state.View, job *model.Job, asks []driverschema.Ask) (problems, warnings []driverschema.Finding) {
 	if len(asks) == 0 {
 		return nil, nil
@@ -90,10 +89,10 @@ type panel struct {
 	*Endpoint
 	view     *state.View
 	job      *model.Job
-	checkers map[string]*feasible.Checker // by group
+	checkers map[string]*feasible.Checker // by the name of the group
 }
 
-// canvass is what one node is asked about one driver.
+// canvass has the questions to one node about one driver.
 type canvass struct {
 	node      rpc.Node
 	row       *model.Node
@@ -101,7 +100,7 @@ type canvass struct {
 	questions []*question
 }
 
-// ask asks one more node about each question, all nodes at the same time.
+// ask sends each question to one more node, to all nodes concurrently.
 func (p *panel) ask(ctx context.Context, questions []*question) {
 	batches := map[string]*canvass{}
 	for _, q := range questions {
@@ -125,7 +124,7 @@ func (p *panel) ask(ctx context.Context, questions []*question) {
 	wg.Wait()
 }
 
-// pick returns a node to ask that is of no kind that has answered, nil if there is none.
+// pick returns a node to ask whose kind has not answered yet, or nil.
 func (p *panel) pick(ctx context.Context, q *question) (*model.Node, rpc.Node) {
 	c := p.checkers[q.Group]
 	if c == nil {
@@ -150,12 +149,13 @@ func (p *panel) pick(ctx context.Context, q *question) (*model.Node, rpc.Node) {
 	return nil, nil
 }
 
-// kindOf names the nodes whose drivers are taken to say the same.
+// kindOf returns the kind of a node: drivers on nodes of one kind are assumed to give the
+// same answers.
 func kindOf(n *model.Node, driver string) string {
 	return n.Drivers[driver].SchemaHash + " " + n.ComputedClass
 }
 
-// ask asks the node and notes what it says with the questions.
+// ask sends the questions to the node and stores its answers in them.
 func (b *canvass) ask(ctx context.Context) {
 	req := rpc.ValidateRequest{Driver: b.driver}
 	for _, q := range b.questions {
@@ -181,8 +181,8 @@ func (b *canvass) ask(ctx context.Context) {
 	}
 }
 
-// hear notes the findings of a node. Those of the first that accepts the config count, and
-// if none does, those of the first that was asked.
+// hear stores the findings of a node. The findings of the first node that accepts the
+// config count, and if none does, the findings of the first that was asked.
 func (q *question) hear(found []rpc.ConfigFinding) {
 	found = found[:min(len(found), maxFindings)]
 	for i, f := range found {

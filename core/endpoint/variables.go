@@ -51,8 +51,9 @@ func (e *Endpoint) PutVariable(ctx context.Context, req *api.VariableRequest) (*
 			return nil, 0, errdefs.InvalidArgumentf("variable missing required Items object")
 		}
 	}
-	// The client learns what it has written, even if someone else has changed it since: with
-	// the index or the lock of another it would take the other's for its own.
+	// The client learns what it has written, even if someone else has changed it since:
+	// with the index or lock of another client it would mistake the other's write for its
+	// own.
 	stored, index, err := propose.Answered[*model.Variable](ctx, e.Raft, cmd)
 	if err != nil {
 		return nil, index, err

@@ -28,8 +28,8 @@ const (
 	logNew  = "new"
 )
 
-// settled is for how long the servers of a new cluster must not have changed, so that all
-// of them see the same.
+// settled is the time for which the set of servers must not have changed before they found
+// a cluster, so that all of them see the same set.
 const settled = 500 * time.Millisecond
 
 // Founder begins a new cluster together with the servers that expect as many as this one.
@@ -43,7 +43,7 @@ type Founder struct {
 }
 
 // Run returns when this server has a log, or when ctx ends. A server that has a log, or
-// sees one that has, never begins a cluster: it waits until a leader adds it.
+// sees another server with one, never founds a cluster: it waits until a leader adds it.
 func (f Founder) Run(ctx context.Context) {
 	said := ""
 	for !f.Raft.HasLog() {
@@ -81,8 +81,9 @@ func (f Founder) begin(first []consensus.Server) {
 	f.Logger.Info("a new cluster begins", "servers", len(first))
 }
 
-// Members returns the first members of a new cluster, sorted by id, or why it cannot
-// begin: one of both is empty. Every server that sees the same servers returns the same.
+// Members returns the first members of a new cluster, sorted by id, or why it cannot be
+// founded yet: one of the two results is empty. Every server that sees the same servers
+// returns the same.
 func Members(found []membership.Member, expect int) (first []consensus.Server, why string) {
 	ids := map[string]bool{}
 	for _, m := range found {

@@ -19,6 +19,8 @@ type PlanView interface {
 	JobByID(namespace, id string) *model.Job
 	DeploymentByID(id string) *model.Deployment
 	LatestDeployment(namespace, jobID string) *model.Deployment
+	CSIVolumeByID(namespace, id string) *model.CSIVolume
+	JobOf(a *model.Allocation) *model.Job
 	Level() int
 }
 
@@ -92,7 +94,8 @@ func outdated(v PlanView, p *model.Plan) string {
 	}
 	if d := p.Deployment; d != nil {
 		if latest := v.LatestDeployment(p.Namespace, p.JobID); latest != nil && latest.ID != d.ID && latest.CreateIndex > p.SnapshotIndex {
-			return "another deployment of the job has begun" // nobody would end it
+			// Two deployments of a job would be active, and nobody would end the older one.
+			return "another deployment of the job has begun"
 		}
 	}
 	return ""
@@ -108,7 +111,7 @@ func updateRefused(d *model.Deployment, u *model.DeploymentStatusUpdate, planned
 	return ""
 }
 
-// acceptance is the state of one call of Accept: what is rejected so far.
+// acceptance is the state of one call of Accept: the parts rejected so far.
 type acceptance struct {
 	v          PlanView
 	p          *model.Plan
@@ -315,13 +318,14 @@ func (c *acceptance) takeBack(successors map[string][]int, stopped map[string]*m
 	return slices.Compact(nodes)
 }
 
-// oneSuccessorLevel is the capability level from which all servers refuse a plan by
-// secondSuccessor: one that applied what others refuse would have another state.
+// oneSuccessorLevel is the lowest capability level at which servers use secondSuccessor.
+// Below it a server would refuse a plan that older servers apply, and its state would
+// differ.
 const oneSuccessorLevel = 2
 
-// secondSuccessor returns why nothing of the plan may be accepted, or "": an alloc would get
-// a second successor, because the end of its first one, which was out of reach when the
-// plan was made, is refused now that it is back.
+// secondSuccessor returns why the whole plan must be rejected, or "". It must be if an
+// alloc would get a second successor: the plan ends the first one, which was unreachable
+// when the plan was made, but that end is rejected because the first one has reconnected.
 func (c *acceptance) secondSuccessor() string {
 	if len(c.changes) == 0 || c.v.Level() < oneSuccessorLevel {
 		return ""

@@ -203,6 +203,14 @@ var words = []struct {
 	}},
 	{"DesiredStatus", func(*world) []string { return []string{"run", "stop"} }},
 	{"Eligibility", func(*world) []string { return []string{"eligible", "ineligible"} }},
+	{"CSIVolumeID", func(*world) []string { return []string{"data", "more"} }},
+	{"PutCSIAttachmentID", func(*world) []string { return []string{"data"} }},
+	{"HostVolumeID", func(*world) []string { return []string{"v1", "v2"} }},
+	{"HostVolumeConfigID", func(*world) []string { return []string{"v1", "v2"} }},
+	{"HostVolumeName", func(*world) []string { return []string{"data", "data", "more"} }},
+	{"HostVolumes" + "Key", func(*world) []string { return []string{"data", "more"} }},
+	{"Source", func(*world) []string { return []string{"data", "more"} }},
+	{"DeleteVolumeClaimID", (*world).claims},
 	{"Status", func(*world) []string {
 		return []string{"ready", "down", "disconnected", "running", "pending", "blocked", "complete", "failed", "successful", "paused", "cancelled"}
 	}},
@@ -214,6 +222,14 @@ func (w *world) active() (out []string) {
 		if d.Active() {
 			out = append(out, d.ID)
 		}
+	}
+	return out
+}
+
+// claims returns the claims on sticky volumes.
+func (w *world) claims() (out []string) {
+	for c := range w.f.Store().View().VolumeClaims() {
+		out = append(out, c.ID)
 	}
 	return out
 }

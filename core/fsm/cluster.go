@@ -14,6 +14,17 @@ type UpsertNamespaces struct{ Namespaces []*model.Namespace }
 
 func (*UpsertNamespaces) kind() byte { return kindUpsertNamespaces }
 
+// needs implements needing: servers of level 1 know no queues and no preemption of
+// namespaces and node pools.
+func (c *UpsertNamespaces) needs() int {
+	for _, n := range c.Namespaces {
+		if n != nil && n.SchedulerConfiguration != nil {
+			return 2
+		}
+	}
+	return 1
+}
+
 func (c *UpsertNamespaces) apply(tx *state.Tx) error {
 	for _, n := range c.Namespaces {
 		if n != nil {
@@ -36,6 +47,16 @@ func (c *DeleteNamespaces) apply(tx *state.Tx) error {
 type UpsertNodePools struct{ Pools []*model.NodePool }
 
 func (*UpsertNodePools) kind() byte { return kindUpsertNodePools }
+
+// needs implements needing; see UpsertNamespaces.
+func (c *UpsertNodePools) needs() int {
+	for _, p := range c.Pools {
+		if p != nil && p.SchedulerConfiguration != nil && (p.SchedulerConfiguration.PreemptionConfig != nil || p.SchedulerConfiguration.Queue != nil) {
+			return 2
+		}
+	}
+	return 1
+}
 
 func (c *UpsertNodePools) apply(tx *state.Tx) error {
 	for _, p := range c.Pools {
@@ -79,6 +100,14 @@ type SetSchedulerConfig struct {
 }
 
 func (*SetSchedulerConfig) kind() byte { return kindSetSchedulerConfig }
+
+// needs implements needing; see UpsertNamespaces.
+func (c *SetSchedulerConfig) needs() int {
+	if c.Config != nil && (c.Config.QueueOrder != "" || c.Config.QueueMaxDepth != 0) {
+		return 2
+	}
+	return 1
+}
 
 func (c *SetSchedulerConfig) apply(tx *state.Tx) error {
 	if c.Config == nil {

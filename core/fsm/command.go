@@ -70,6 +70,14 @@ const (
 	kindBeginTerm              = 70
 	kindRaiseLevel             = 71
 	kindSetAutopilotConfig     = 72
+	kindPutHostVolume          = 80
+	kindMarkHostVolume         = 81
+	kindDeleteHostVolume       = 82
+	kindDeleteVolumeClaim      = 83
+	kindPutCSIVolume           = 84
+	kindMarkCSIVolume          = 85
+	kindDeleteCSIVolume        = 86
+	kindPutCSIAttachment       = 87
 )
 
 // commands lists every kind of command: the capability level from which servers can read
@@ -128,6 +136,14 @@ var commands = [256]struct {
 	kindBeginTerm:              {1, empty[BeginTerm]},
 	kindRaiseLevel:             {2, empty[RaiseLevel]},
 	kindSetAutopilotConfig:     {2, empty[SetAutopilotConfig]},
+	kindPutHostVolume:          {2, empty[PutHostVolume]},
+	kindMarkHostVolume:         {2, empty[MarkHostVolume]},
+	kindDeleteHostVolume:       {2, empty[DeleteHostVolume]},
+	kindDeleteVolumeClaim:      {2, empty[DeleteVolumeClaim]},
+	kindPutCSIVolume:           {2, empty[PutCSIVolume]},
+	kindMarkCSIVolume:          {2, empty[MarkCSIVolume]},
+	kindDeleteCSIVolume:        {2, empty[DeleteCSIVolume]},
+	kindPutCSIAttachment:       {2, empty[PutCSIAttachment]},
 }
 
 func empty[C any, P interface {

@@ -38,7 +38,7 @@ func readHead(data []byte) (head, error) {
 	return head{}, errdefs.InvalidArgumentf("a log entry has format %d, and this server reads formats up to %d", data[0], formatLeveled)
 }
 
-// needing is a command of which some contents need a higher level than others.
+// needing is a command whose level depends on its contents.
 type needing interface{ needs() int }
 
 // levelOf returns the capability level that servers need to read the command.

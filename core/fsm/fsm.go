@@ -35,7 +35,7 @@ type FSM struct {
 // that skipped an entry would diverge from the others permanently. Its class is
 // FailedPrecondition.
 type UnreadableError struct {
-	Index    uint64 // of the entry, or of the last entry that the snapshot includes; 0 if that is unknown
+	Index    uint64 // index of the entry, or of the last entry that the snapshot includes; 0 if that is unknown
 	Snapshot bool
 	Err      error
 }

@@ -37,6 +37,9 @@ func (c *UpsertJob) apply(tx *state.Tx) error {
 			return err
 		}
 	}
+	if err := checkCycle(tx.View(), c.Job); err != nil {
+		return err
+	}
 	job := tx.UpsertJob(c.Job, c.Submission)
 	c.registered = job.JobModifyIndex
 	upsertJobEval(tx, c.Eval, job)

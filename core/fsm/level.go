@@ -10,10 +10,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Level is the newest capability level of this build. It is one higher than that of the
-// previous release if a command was added since, or a field without which a command means
-// something else. The level of a cluster is in its state. It is that of its oldest server,
-// so no server receives an entry that it cannot read.
+// Level is the newest capability level of this build. It is one higher than the level of
+// the previous release if a command was added since, or if a field was added without which
+// a command means something else. The level of a cluster is in its state. It is the level
+// of its oldest server, so no server receives an entry that it cannot read.
 const Level = 2
 
 // LevelError means that an entry or a snapshot needs a newer release. Its class is
@@ -64,8 +64,8 @@ func (c *RaiseLevel) apply(tx *state.Tx) error {
 	return nil
 }
 
-// allowed refuses a command above the cluster's level. core/propose does so before;
-// this is for a command that was proposed before a snapshot of a lower level was
+// allowed refuses a command above the cluster's level. core/propose has checked it already;
+// this check is for a command that was proposed before a snapshot of a lower level was
 // restored.
 func allowed(tx *state.Tx, c Command) error {
 	need := levelOf(c)

@@ -14,7 +14,8 @@ type RegisterNode struct{ Node *model.Node }
 
 func (*RegisterNode) kind() byte { return kindRegisterNode }
 
-// needs returns 2 for a node with attributes or NUMA nodes of single devices.
+// needs returns the capability level from which servers can read the command: 2 if single
+// devices of the node have attributes or NUMA nodes.
 func (c *RegisterNode) needs() int {
 	if c.Node.BeyondLevel1() {
 		return 2
@@ -42,8 +43,16 @@ func (*DeregisterNodes) kind() byte { return kindDeregisterNodes }
 
 func (c *DeregisterNodes) apply(tx *state.Tx) error {
 	for _, id := range c.IDs {
-		if n := tx.View().NodeByID(id); c.OnlyDown && n != nil && !n.TerminalStatus() {
+		n := tx.View().NodeByID(id)
+		if c.OnlyDown && n != nil && !n.TerminalStatus() {
 			continue
+		}
+		if c.OnlyDown && n != nil && n.GCVolumesOnNodeGC { // its operator says that it never comes back then
+			for _, v := range tx.View().HostVolumesByNode(id) {
+				if err := tx.DeleteHostVolume(v.ID); err != nil {
+					return err
+				}
+			}
 		}
 		if err := tx.DeleteNode(id); err != nil && !errdefs.IsNotFound(err) {
 			return err
@@ -112,7 +121,9 @@ func (c *UpdateNodeEligibility) apply(tx *state.Tx) error {
 	return nil
 }
 
-// UpsertNodeEvents appends events to nodes, by node; missing nodes are skipped.
+// UpsertNodeEvents appends events to nodes, by node; missing nodes are skipped. Nothing
+// proposes it any more: events come with registrations and changes of nodes. Servers still
+// read it, because a released command never changes.
 type UpsertNodeEvents struct{ Events map[string][]*model.NodeEvent }
 
 func (*UpsertNodeEvents) kind() byte { return kindUpsertNodeEvents }

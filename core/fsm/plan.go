@@ -93,7 +93,8 @@ func (c *ApplyPlan) apply(tx *state.Tx) error {
 }
 
 // unchanged returns a Room that accepts a node if it has the same resources as when
-// the plan was verified: neither the node nor the allocs to be stopped have changed.
+// the plan was verified: neither the node, nor the allocs to be stopped, nor volumes of
+// type csi have gone.
 func unchanged(v PlanView, p *model.Plan, verified uint64) Room {
 	stops := map[string]int{} // by node; an alloc that gets other resources leaves its old ones
 	for i := range p.Change {
@@ -102,7 +103,12 @@ func unchanged(v PlanView, p *model.Plan, verified uint64) Room {
 			stops[a.NodeID]++
 		}
 	}
-	return func(n *model.Node, stop, _ []*model.Allocation) string {
+	return func(n *model.Node, stop, place []*model.Allocation) string {
+		for _, a := range place {
+			if why := volumesGone(v, a); why != "" {
+				return why
+			}
+		}
 		switch {
 		case n.ModifyIndex > verified:
 			return "node has changed meanwhile"
@@ -111,4 +117,27 @@ func unchanged(v PlanView, p *model.Plan, verified uint64) Room {
 		}
 		return ""
 	}
+}
+
+// volumesGone returns why an alloc cannot be placed because a volume of type csi that it
+// asks for is being deleted, or "". Such a volume belongs to no node, so the change of the
+// node does not say it.
+func volumesGone(v PlanView, a *model.Allocation) string {
+	job := v.JobOf(a)
+	if job == nil {
+		return ""
+	}
+	tg := job.LookupTaskGroup(a.TaskGroup)
+	if tg == nil {
+		return ""
+	}
+	for _, r := range tg.Volumes {
+		if !r.IsCSI() {
+			continue
+		}
+		if vol := v.CSIVolumeByID(a.Namespace, r.VolumeName(a.Index())); vol == nil || vol.State != "" {
+			return "a volume of type csi is gone or is being deleted"
+		}
+	}
+	return ""
 }

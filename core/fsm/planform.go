@@ -191,7 +191,7 @@ func (c *ApplyPlan) unpack(form any) error {
 		c.Plan.Place = append(c.Plan.Place, u.alloc(&f.Place[i]))
 	}
 	if u.damaged {
-		return errdefs.InvalidArgumentf("a plan refers to what it does not carry; the log entry is damaged")
+		return errdefs.InvalidArgumentf("a plan refers to an object that it does not contain; the log entry is damaged")
 	}
 	return nil
 }

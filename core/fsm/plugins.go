@@ -119,7 +119,7 @@ func (c *StepPluginRollout) apply(tx *state.Tx) error {
 		tx.UpsertPluginSpec(next)
 		return nil
 	case c.Rollout == nil:
-		return errdefs.InvalidArgumentf("the step of a roll-out says nothing")
+		return errdefs.InvalidArgumentf("the step of a roll-out is empty")
 	}
 	next := *cur
 	next.Rollout = c.Rollout

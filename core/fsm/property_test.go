@@ -143,8 +143,12 @@ func everyLog(t *testing.T, seed uint64, n int, applied map[byte]int) []fsm.Entr
 		add(&fsm.RaiseLevel{Level: fsm.Level})
 		add(&fsm.UpsertServerKey{Key: &model.ServerKey{ServerID: "s1", Public: []byte("public")}})
 		add(&fsm.UpsertRootKey{Key: &model.RootKey{KeyID: "k1", State: model.RootKeyInactive}})
-		add(&fsm.RegisterNode{Node: &model.Node{ID: "serving", Status: model.NodeStatusReady}})
-		add(&fsm.UpsertJob{Job: testJob("served", 1)})
+		add(&fsm.RegisterNode{Node: &model.Node{ID: "serving", Status: model.NodeStatusReady, HostVolumes: map[string]*model.HostVolumeConfig{"data": {ID: "v1"}}}})
+		add(&fsm.PutHostVolume{Volume: &model.HostVolume{ID: "v1", Name: "data", Namespace: "default", NodeID: "serving"}, New: true})
+		add(&fsm.PutCSIVolume{Volume: &model.CSIVolume{ID: "data", Namespace: "default", PluginID: "p"}, New: true})
+		served := testJob("served", 1)
+		served.TaskGroups[0].Volumes = map[string]*model.VolumeRequest{"v": {Type: "host", Source: "data", Sticky: true}}
+		add(&fsm.UpsertJob{Job: served})
 		at := w.f.Store().View().Index()
 		add(&fsm.ApplyPlan{VerifiedIndex: at, Plan: &model.Plan{Namespace: "default", JobID: "served", SnapshotIndex: at, Place: []*model.Allocation{
 			{ID: "served", Name: "served.web[0]", NodeID: "serving", TaskGroup: "web"},

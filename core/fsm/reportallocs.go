@@ -19,11 +19,11 @@ const LevelReportAllocs = 2
 // reports once (reportcodec.go), and of the id of an alloc only as many bytes as no other
 // alloc shared in the state of the proposer.
 //
-// The state may have become another one when the entry is applied. An alloc that was
-// created since has a higher CreateIndex than Seen and is not meant. If one of the allocs
-// was deleted since, or if the state is that of an older snapshot, which was restored
-// meanwhile, Check differs: then the command changes nothing and fails with
-// ErrReportsOutdated, and the proposer stores the reports as UpdateAllocsFromClient.
+// The state may have changed when the entry is applied. Allocs with a higher CreateIndex
+// than Seen were created since and are left out of the search. If one of the allocs was
+// deleted since, or if an older snapshot was restored meanwhile, Check differs: then the
+// command changes nothing and fails with ErrReportsOutdated, and the proposer stores the
+// reports as UpdateAllocsFromClient.
 type ReportAllocs struct {
 	At      int64 // Unix ns, the servers' time
 	Reports []*model.AllocReport

@@ -18,8 +18,8 @@ import (
 // unusual events once per entry, usual events as their number and parameters
 // (reportevents.go).
 //
-// There are two layouts. In that of UpdateAllocsFromClient everything follows in one
-// sequence. In that of ReportAllocs the sequence is split: the form of a report (its
+// There are two layouts. In the layout of UpdateAllocsFromClient everything follows in one
+// sequence. In the layout of ReportAllocs the sequence is split: the form of a report (its
 // flags, texts, counts and kinds of events) is stored once per entry for all reports that
 // have it, or not at all if it is one of usualReports. Each report stores the number of its
 // form, the first bytes of its alloc's id, its times, the names of its tasks and what else
@@ -66,7 +66,8 @@ const (
 // appended.
 var splitStrings = slices.Concat(knownStrings, []string{emptyNetwork()})
 
-// emptyNetwork returns how the network of an alloc that has none of its own is stored.
+// emptyNetwork returns the stored form of the network of an alloc without a network of its
+// own.
 func emptyNetwork() string {
 	body, err := entryCodec.Append(nil, &model.AllocNetworkStatus{})
 	if err != nil {
@@ -79,7 +80,7 @@ func emptyNetwork() string {
 // entry.
 type reportWriter struct {
 	form    []byte
-	own     []byte // what is not part of the form; unused unless split
+	own     []byte // the values that are not part of the form; unused unless split
 	split   bool
 	known   []string
 	strings []string
@@ -170,7 +171,7 @@ func (w *reportWriter) vary(n int64) {
 // text writes a string as its number.
 func (w *reportWriter) text(s string) { w.uint(w.place(s)) }
 
-// ownText writes a string that is not the same in all reports of a form.
+// ownText writes a string that differs between reports of one form.
 func (w *reportWriter) ownText(s string) {
 	if !w.split {
 		w.text(s)

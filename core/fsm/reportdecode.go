@@ -15,15 +15,16 @@ import (
 // only zeros, so that failed needs to be checked only at the end of a report.
 type reportReader struct {
 	form    *cursor
-	own     *cursor // the same as form, unless the forms are apart
-	width   int     // of the ids' beginnings
+	own     *cursor // equals form, unless forms are stored apart
+	width   int     // bytes that are stored of each id
 	known   []string
 	strings []string
 	at      int64
 	broken  bool // a value that cannot be
 }
 
-// cursor is what is left of some bytes. After the first error it returns only zeros.
+// cursor reads values from bytes, one after another. After the first error it returns only
+// zeros.
 type cursor struct {
 	rest []byte
 	bad  bool
@@ -93,8 +94,8 @@ func unpackReports(data []byte, at int64) ([]*model.AllocReport, error) {
 	return out, nil
 }
 
-// unpackSplit decodes reports whose forms are apart. The id of a report is "" if short
-// has its beginning.
+// unpackSplit decodes reports whose forms are stored apart. If only the beginning of an id
+// is stored, the id is "" and short has the beginning.
 func unpackSplit(data []byte, at int64) (reports []*model.AllocReport, short []string, err error) {
 	c := &cursor{rest: data}
 	r := &reportReader{own: c, known: splitStrings}

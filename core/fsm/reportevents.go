@@ -53,8 +53,11 @@ var eventForms = []eventForm{
 	messageOf(model.AllocHealthy),
 }
 
+// plain is the form of an event without parameters. All events that it makes share their
+// Details: a state with many allocs consists of such events for a large part.
 func plain(build func() model.TaskEvent) eventForm {
-	return eventForm{typ: build().Type, build: func(string, [3]int64) model.TaskEvent { return build() }}
+	common := build()
+	return eventForm{typ: common.Type, build: func(string, [3]int64) model.TaskEvent { return common }}
 }
 
 func worded(typ string, text func(*model.TaskEvent) string, build func(string) model.TaskEvent) eventForm {
@@ -91,7 +94,7 @@ func (f *eventForm) make(text string, n [3]int64, at int64) *model.TaskEvent {
 	e := f.build(text, n)
 	e.Time = at
 	if e.Details == nil {
-		e.Details = map[string]string{}
+		e.Details = model.NoDetails()
 	}
 	return &e
 }

@@ -120,7 +120,7 @@ func (c *DeleteServerKey) apply(tx *state.Tx) error {
 }
 
 // WrapRootKey adds the secret of a root key, encrypted for servers. Wraps of servers whose
-// public key is another one meanwhile are left out. With Unseal the key is no longer sealed
+// public key has changed meanwhile are left out. With Unseal the key is no longer sealed
 // with a file, and SecretRSA is its signing key; the key must not have changed since Index,
 // or the command is Aborted.
 type WrapRootKey struct {

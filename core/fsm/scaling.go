@@ -19,7 +19,7 @@ type ScaleJob struct {
 	Register  *UpsertJob // nil for a message
 }
 
-// answer returns that of Register.
+// answer returns the answer of Register.
 func (c *ScaleJob) answer() any {
 	if c.Register == nil {
 		return nil

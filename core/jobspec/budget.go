@@ -55,7 +55,7 @@ func (b *budget) step(at hcl.Range) {
 	}
 }
 
-// charge counts the bytes of a new value.
+// charge subtracts the bytes of a new value from the budget.
 func (b *budget) charge(v cty.Value, at hcl.Range) {
 	b.spend(valueSize(v, maxBytes-b.bytes), at)
 }
@@ -76,13 +76,13 @@ func (b *budget) spend(n int, at hcl.Range) {
 // checkOperand refuses an operand of arithmetic that is an endless number, or a text that
 // would become one.
 func (b *budget) checkOperand(v cty.Value, at hcl.Range) {
-	if endless(v) || endlessText(v) { // what else is no number, the operator reports
+	if endless(v) || endlessText(v) { // the operator itself reports other values that are not numbers
 		b.exhaust(at, "Number too large", fmt.Sprintf("A number may have %d bits before or after the point.", maxExponent))
 	}
 }
 
 // checkTime ends the evaluation if the caller is gone or its time is over. A nil budget has
-// no limit: those who have none decode a block that the agent has bounded.
+// no limit: it is used for blocks whose size the agent has already bounded.
 func (b *budget) checkTime(at hcl.Range) {
 	if b != nil && b.ctx.Err() != nil {
 		b.exhaust(at, "Evaluation given up", "The time for reading the file is over, or the caller is gone: "+b.ctx.Err().Error()+".")

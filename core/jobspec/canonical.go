@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/drover-project/drover/core/model"
@@ -179,6 +180,7 @@ func canonicalService(job *model.Job, g *model.TaskGroup, t *model.Task, s *mode
 	if s.Provider == "nomad" {
 		s.Namespace = job.Namespace
 	}
+	s.NameIdentity(task)
 	for _, c := range s.Checks {
 		setIfBlank(&c.Name, fmt.Sprintf("service: %q check", s.Name))
 	}
@@ -195,7 +197,12 @@ func addImplied(g *model.TaskGroup) {
 			uses["vault"] = true
 		}
 	}
+	var registries []model.Constraint // of clusters that have no row below
 	for _, s := range services {
+		if c, ok := reaches(g, s); ok {
+			registries = append(registries, c)
+			continue
+		}
 		uses[s.Provider] = true
 	}
 	for _, n := range g.Networks {
@@ -218,6 +225,51 @@ func addImplied(g *model.TaskGroup) {
 			g.Constraints = append(g.Constraints, &c)
 		}
 	}
+	slices.SortFunc(registries, func(a, b model.Constraint) int { return strings.Compare(a.LTarget, b.LTarget) })
+	for _, c := range registries {
+		if !hasConstraint(g.Constraints, c) {
+			g.Constraints = append(g.Constraints, &c)
+		}
+	}
+}
+
+// reaches returns the constraint on the nodes from which a service of a group can be
+// registered in another cluster than Consul's default one. A node that reaches a cluster of a
+// registry has an attribute with its version; of what another registry than Consul counts as
+// a version, nothing is known.
+func reaches(g *model.TaskGroup, s *model.Service) (model.Constraint, bool) {
+	of := func(cluster string) string {
+		if cluster == "" || cluster == "default" {
+			return "${attr." + s.Provider + ".version}"
+		}
+		return "${attr." + s.Provider + "." + cluster + ".version}"
+	}
+	switch s.Provider {
+	case "", "nomad":
+		return model.Constraint{}, false
+	case "consul":
+		c := clusterOf(g, s)
+		return model.Constraint{LTarget: of(c), RTarget: ">= 1.8.0", Operand: model.ConstraintSemver}, c != "" && c != "default"
+	}
+	return model.Constraint{LTarget: of(s.Cluster), Operand: model.ConstraintAttributeIsSet}, true
+}
+
+// clusterOf returns the Consul cluster of a service of a group: its own, or else that of its
+// task or group.
+func clusterOf(g *model.TaskGroup, s *model.Service) string {
+	if s.Cluster != "" && s.Cluster != "default" {
+		return s.Cluster
+	}
+	own := g.Consul
+	for _, t := range g.Tasks {
+		if t.Consul != nil && slices.Contains(t.Services, s) {
+			own = t.Consul
+		}
+	}
+	if own != nil {
+		return own.Cluster
+	}
+	return s.Cluster
 }
 
 func hasConstraint(cs []*model.Constraint, want model.Constraint) bool {

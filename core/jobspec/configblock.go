@@ -13,9 +13,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// ParseConfigBlock parses the contents of a config block, of a task or of an agent's
-// plugin block, from a separate file. variables are the values of ${NAME} in it; used
-// reports which of them it contains. Its errors are those of ParseHCL.
+// ParseConfigBlock parses the contents of a config block, of a task or of an agent's plugin
+// block, from a separate file. variables are the values of ${NAME} in it; used reports
+// which of them it contains. It fails as ParseHCL does.
 func ParseConfigBlock(src []byte, filename string, variables map[string]string) (config map[string]any, used []string, err error) {
 	body, diags := parseBody(src, filename)
 	if diags.HasErrors() {

@@ -37,6 +37,7 @@ func (j *Draft) FillDefaults() {
 	}
 	j.fillRules()
 	weigh(j.Affinities, j.Spreads)
+	fillDependencies(j.DependsOn)
 	for _, g := range j.TaskGroups {
 		g.fillDefaults(j)
 	}

@@ -44,8 +44,17 @@ func (g *TaskGroup) fillDefaults(j *Draft) {
 			v.Name = name
 		}
 	}
+	fillDependencies(g.DependsOn)
 	for _, t := range g.Tasks {
 		t.fillDefaults(j, g)
+	}
+}
+
+func fillDependencies(list []*Dependency) {
+	for _, d := range list {
+		if d.Condition == "" {
+			d.Condition = model.DependencyStarted
+		}
 	}
 }
 
@@ -108,6 +117,7 @@ func (t *Task) fillDefaults(j *Draft, g *TaskGroup) {
 	}
 	t.RestartPolicy.inherit(g.RestartPolicy)
 	t.RestartPolicy.fillDefaults(*j.Type)
+	fillDependencies(t.DependsOn)
 	for _, a := range t.Artifacts {
 		a.fillDefaults()
 	}

@@ -45,7 +45,8 @@ type Draft struct {
 	ModifyIndex              *uint64                 `hcl:"-"`
 	JobModifyIndex           *uint64                 `hcl:"-"`
 	VaultBlock               *Vault                  `hcl:"vault,block" json:"-"` // default for tasks without their own
-	Tasks                    []*Task                 `hcl:"task,block" json:"-"`  // short form of groups with one task
+	DependsOn                []*Dependency           `hcl:"depends_on,block" json:",omitempty"`
+	Tasks                    []*Task                 `hcl:"task,block" json:"-"` // short form of groups with one task
 
 	origin *origin // nil for a draft that was not parsed from a file
 }
@@ -97,6 +98,7 @@ type TaskGroup struct {
 	Scaling                   *ScalingPolicy            `hcl:"scaling,block"`
 	Consul                    *Consul                   `hcl:"consul,block"`
 	PreventRescheduleOnLost   *bool                     `hcl:"prevent_reschedule_on_lost"`
+	DependsOn                 []*Dependency             `hcl:"depends_on,block" json:",omitempty"`
 	VaultBlock                *Vault                    `hcl:"vault,block" json:"-"` // default for tasks without their own
 
 	at *block // position in the job file

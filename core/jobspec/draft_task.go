@@ -36,6 +36,7 @@ type Task struct {
 	Actions         []*Action              `hcl:"action,block"`
 	Schedule        *TaskSchedule          `hcl:"schedule,block"`
 	Identity        *WorkloadIdentity      `hcl:"-"`
+	DependsOn       []*Dependency          `hcl:"depends_on,block" json:",omitempty"`
 
 	at *block // position in the job file
 }
@@ -44,6 +45,13 @@ type Task struct {
 type TaskLifecycle struct {
 	Hook    string `hcl:"hook"`
 	Sidecar bool   `hcl:"sidecar"`
+}
+
+// Dependency is the draft of a model.Dependency.
+type Dependency struct {
+	Name      string   `hcl:"name,label"`
+	Condition string   `hcl:"condition"`
+	Timeout   Duration `hcl:"timeout"`
 }
 
 // Resources is the draft of a model.Resources.

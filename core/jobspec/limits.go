@@ -23,13 +23,14 @@ const (
 	maxValueBytes = 8 << 20 // of one local or variable
 	maxBlocks     = 20_000  // after the expansion of dynamic blocks
 	maxObjects    = 50_000  // in a JSON document
-	// maxExponent is that of a number, to the base 2. A number of a few characters can have
-	// billions of digits, all of which are made when it becomes text or is added to another.
+	// maxExponent is the largest exponent, to the base 2, of a number. A number of a few
+	// characters can have billions of digits, all of which are made when it becomes text or
+	// is added to another.
 	maxExponent = 4096
 )
 
-// checkBounds scans the tokens of src, without recursion, and rejects what the parser
-// could not parse with a limited stack.
+// checkBounds scans the tokens of src, without recursion, and rejects nesting that is too
+// deep for the recursive parser.
 func checkBounds(src []byte, filename string) hcl.Diagnostics {
 	if len(src) > maxFileBytes {
 		return hcl.Diagnostics{{

@@ -19,8 +19,8 @@ type Note struct {
 	Summary, Detail   string
 }
 
-// Where returns the position in the job file of what a path names, or of the nearest
-// enclosing element, such as web.nomad.hcl:12,9-13; "" for a draft that was not parsed
+// Where returns the position in the job file of the element that a path names, or of the
+// nearest enclosing one, such as web.nomad.hcl:12,9-13; "" for a draft that was not parsed
 // from a file.
 func (j *Draft) Where(group, task, path string) string {
 	rng, ok := j.rangeOf(group, task, path)

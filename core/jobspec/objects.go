@@ -30,13 +30,37 @@ type poolBlock struct {
 	Description string     `hcl:"description,optional"`
 	IdentityTTL string     `hcl:"node_identity_ttl,optional"`
 	Meta        *metaBlock `hcl:"meta,block"`
-	Scheduler   *struct {
-		Algorithm        string `hcl:"scheduler_algorithm,optional"`
-		Oversubscription *bool  `hcl:"memory_oversubscription_enabled"`
-	} `hcl:"scheduler_config,block"`
+	Scheduler   *scheduler `hcl:"scheduler_config,block"`
 }
 
-// ParseNodePools parses a file of node_pool blocks. Its errors are those of ParseHCL.
+// scheduler is the scheduler_config of a node pool or a namespace.
+type scheduler struct {
+	Algorithm        string `hcl:"scheduler_algorithm,optional"`
+	Oversubscription *bool  `hcl:"memory_oversubscription_enabled"`
+	Preemption       *struct {
+		SystemSchedulerEnabled   *bool `hcl:"system_scheduler_enabled"`
+		SysBatchSchedulerEnabled *bool `hcl:"sysbatch_scheduler_enabled"`
+		BatchSchedulerEnabled    *bool `hcl:"batch_scheduler_enabled"`
+		ServiceSchedulerEnabled  *bool `hcl:"service_scheduler_enabled"`
+	} `hcl:"preemption_config,block"`
+	Queue *struct {
+		Weight   int   `hcl:"weight,optional"`
+		Ordered  *bool `hcl:"ordered"`
+		MaxDepth int   `hcl:"max_depth,optional"`
+	} `hcl:"queue,block"`
+}
+
+func (s *scheduler) config() *model.NodePoolSchedulerConfiguration {
+	if s == nil {
+		return nil
+	}
+	return &model.NodePoolSchedulerConfiguration{
+		SchedulerAlgorithm: s.Algorithm, MemoryOversubscriptionEnabled: s.Oversubscription,
+		PreemptionConfig: (*model.PreemptionOverride)(s.Preemption), Queue: (*model.QueueConfiguration)(s.Queue),
+	}
+}
+
+// ParseNodePools parses a file of node_pool blocks. It fails as ParseHCL does.
 func ParseNodePools(src []byte, filename string) ([]*model.NodePool, error) {
 	var file poolsFile
 	diags := decodeFile(src, filename, &file)
@@ -52,9 +76,7 @@ func ParseNodePools(src []byte, filename string) ([]*model.NodePool, error) {
 			}
 			p.NodeIdentityTTL = ttl
 		}
-		if s := b.Scheduler; s != nil {
-			p.SchedulerConfiguration = &model.NodePoolSchedulerConfiguration{SchedulerAlgorithm: s.Algorithm, MemoryOversubscriptionEnabled: s.Oversubscription}
-		}
+		p.SchedulerConfiguration = b.Scheduler.config()
 		out = append(out, p)
 	}
 	if !diags.HasErrors() && len(out) == 0 {
@@ -81,11 +103,12 @@ type namespaceFile struct {
 		DisabledNetworkModes []string `hcl:"disabled_network_modes,optional"`
 	} `hcl:"capabilities,block"`
 	NodePools *allowDeny `hcl:"node_pool_config,block"`
+	Scheduler *scheduler `hcl:"scheduler_config,block"`
 	Vault     *allowDeny `hcl:"vault,block"`
 	Consul    *allowDeny `hcl:"consul,block"`
 }
 
-// ParseNamespace parses a namespace specification. Its errors are those of ParseHCL.
+// ParseNamespace parses a namespace specification. It fails as ParseHCL does.
 func ParseNamespace(src []byte, filename string) (*model.Namespace, error) {
 	var f namespaceFile
 	diags := decodeFile(src, filename, &f)
@@ -98,6 +121,7 @@ func ParseNamespace(src []byte, filename string) (*model.Namespace, error) {
 	if c := f.NodePools; c != nil {
 		n.NodePoolConfiguration = (*model.NamespaceNodePoolConfiguration)(c)
 	}
+	n.SchedulerConfiguration = (*model.NamespaceSchedulerConfiguration)(f.Scheduler.config())
 	if c := f.Vault; c != nil {
 		n.VaultConfiguration = (*model.NamespaceVaultConfiguration)(c)
 	}
@@ -157,7 +181,7 @@ type Variable struct {
 	ModifyIndex uint64            `hcl:"modify_index,optional"`
 }
 
-// ParseVariable parses a variable specification. Its errors are those of ParseHCL.
+// ParseVariable parses a variable specification. It fails as ParseHCL does.
 func ParseVariable(src []byte, filename string) (*Variable, error) {
 	v := &Variable{}
 	return v, parseError(decodeFile(src, filename, v), src, filename)

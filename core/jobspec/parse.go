@@ -45,7 +45,7 @@ type ParseError struct {
 	src   map[string][]byte
 }
 
-// What is shown of the errors of a file: any byte of it may be one.
+// Limits of the errors that are shown for one file, since every byte of it may cause one.
 const (
 	maxShown     = 50
 	maxShownText = 2000 // bytes of one message

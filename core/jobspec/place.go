@@ -18,7 +18,7 @@ import (
 type origin struct {
 	filename string
 	files    map[string][]byte
-	json     hcl.Expression // of a JSON document; nil for a job file
+	json     hcl.Expression // expression of a JSON document; nil for a job file
 }
 
 // place is a position in a file that holds values: blocks that represent an object or

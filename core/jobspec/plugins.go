@@ -45,7 +45,7 @@ type rolloutBlock struct {
 	AutoRevert      bool      `hcl:"auto_revert"`
 }
 
-// ParsePlugins parses a file of plugin blocks. Its errors are those of ParseHCL.
+// ParsePlugins parses a file of plugin blocks. It fails as ParseHCL does.
 func ParsePlugins(src []byte, filename string) ([]*Plugin, error) {
 	body, diags := parseBody(src, filename)
 	if !diags.HasErrors() {

@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package joining is what a server does because of its gossip: it joins the servers of its
-// configuration, tells the others what they must know of it, says what they announce, and
-// leaves. What finds servers is core/membership. core/server composes it.
+// Package joining connects a server to the gossip of its cluster: it joins the servers of
+// its configuration, announces what they must know of it, reports what they announce, and
+// leaves. core/membership finds the servers. core/server composes it.
 package joining
 
 import (
@@ -26,10 +26,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Gossip says how a server finds the others.
+// Gossip configures how a server finds the others.
 type Gossip struct {
-	// Config is that of core/membership; Start sets the fields that say who the server
-	// is.
+	// Config configures core/membership; Start sets the fields that say who the server is.
 	membership.Config
 	// RetryJoin are addresses of other servers, which are tried until one answers:
 	// RetryMax times (0: without end), RetryInterval apart.
@@ -44,7 +43,8 @@ const tagLevel = "level"
 const (
 	// defaultRetryInterval is the pause between two tries to join.
 	defaultRetryInterval = 30 * time.Second
-	// retellEvery is how often a server looks at whether its tags are true.
+	// retellEvery is the interval at which a server checks that its announced tags are up
+	// to date.
 	retellEvery = time.Second
 )
 
@@ -52,19 +52,19 @@ const (
 type Config struct {
 	// Gossip is nil for a server on its own.
 	Gossip *Gossip
-	// ID, Region, Datacenter and Address (of the rpc port) are those of this server.
+	// ID, Region, Datacenter and Address (of the rpc port) describe this server.
 	ID, Region, Datacenter, Address string
 	// DataDir is the server's directory, "" if it has none.
 	DataDir string
 	// Level is the newest capability level that this server reads.
 	Level int
 	Role  pilot.Role
-	// Fail is told why the server must be closed.
+	// Fail is called with the reason if the server must be closed.
 	Fail   func(error)
 	Logger hclog.Logger
 }
 
-// Parts are what a Joiner works with. All fields are required.
+// Parts are the parts of the server that a Joiner uses. All fields are required.
 type Parts struct {
 	Raft  *consensus.Node
 	Store *state.Store
@@ -73,7 +73,8 @@ type Parts struct {
 	GiveKeys func(ctx context.Context) error
 }
 
-// Joiner joins a server to others. Before Start, and without gossip, it knows nobody.
+// Joiner joins a server to others. Before Start, and without gossip, it knows no other
+// servers.
 type Joiner struct {
 	cfg     Config
 	parts   Parts
@@ -122,7 +123,8 @@ func (j *Joiner) Close() error {
 // Members returns the gossip of the servers; nil if this server does not gossip.
 func (j *Joiner) Members() *membership.Membership { return j.members.Load() }
 
-// Run does what a server does because of its gossip, until ctx ends.
+// Run keeps the tags true, looks for other servers and founds a cluster if needed, until
+// ctx ends.
 func (j *Joiner) Run(ctx context.Context) {
 	m := j.members.Load()
 	if m == nil {
@@ -155,7 +157,7 @@ func (j *Joiner) Run(ctx context.Context) {
 	}
 }
 
-// tell keeps the tags of this server true.
+// tell keeps the announced tags of this server up to date.
 func (j *Joiner) tell(m *membership.Membership) {
 	if id := j.parts.Store.View().Cluster().At(0).ClusterID; id != "" {
 		if err := m.SetCluster(id); err != nil {
@@ -172,8 +174,8 @@ func (j *Joiner) tell(m *membership.Membership) {
 // lookupTimeout limits the time in which the names of services are looked up.
 const lookupTimeout = 10 * time.Second
 
-// Join contacts other servers, also those behind the names of services. It returns how many
-// have answered.
+// Join contacts other servers, resolving names of services. It returns how many have
+// answered.
 func (j *Joiner) Join(ctx context.Context, addresses []string) (int, error) {
 	m := j.members.Load()
 	if m == nil {

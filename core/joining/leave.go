@@ -16,13 +16,13 @@ const (
 	// leaveWait limits the wait for the keys, and then the wait for the end of the
 	// membership.
 	leaveWait = 5 * time.Second
-	// look is the pause between two looks at whether a server is still a member.
+	// look is the pause between two checks of whether a server is still a member.
 	look = 200 * time.Millisecond
 )
 
-// Leave takes this server out of its cluster: it gives the keys away, hands the lead over,
-// tells the others, and waits until it is no member any more, for a while. A server alone
-// has nothing to leave.
+// Leave takes this server out of its cluster: it makes sure that another server has the
+// keys, hands the lead over, announces its leaving, and waits for a limited time until it
+// is no longer a member. A single server has no cluster to leave.
 func (j *Joiner) Leave(ctx context.Context) error {
 	m, raft := j.members.Load(), j.parts.Raft
 	if m == nil {
@@ -42,7 +42,8 @@ func (j *Joiner) Leave(ctx context.Context) error {
 		return err
 	}
 	if raft.IsLeader() {
-		// To a server that keeps up: the most up-to-date one of raft may be dead.
+		// Choose a server that keeps up: the one that raft considers most up to date may be
+		// dead.
 		if err := raft.TransferLeadership(ctx, j.parts.Pilot.Successor(nil)); err != nil {
 			return fmt.Errorf("hand the lead over before this server leaves: %w", err)
 		}
@@ -53,8 +54,8 @@ func (j *Joiner) Leave(ctx context.Context) error {
 	return j.awaitEnd(ctx)
 }
 
-// awaitEnd waits until this server is no member, but not long: the others remove it also
-// without its knowledge.
+// awaitEnd waits for a limited time until this server is no longer a member: the others
+// also remove it without its help.
 func (j *Joiner) awaitEnd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveWait)
 	defer cancel()

@@ -39,7 +39,7 @@ func (j *Joiner) Announced(id string) (name string, level int) {
 		}
 		if name == "" || f.Status == membership.Alive {
 			name = f.Name
-			level, _ = strconv.Atoi(f.Tags[tagLevel]) // a server without it is too old to announce one
+			level, _ = strconv.Atoi(f.Tags[tagLevel]) // a server without it is too old to announce a level
 		}
 	}
 	return name, level

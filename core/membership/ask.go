@@ -14,7 +14,7 @@ import (
 // server that have arrived after patience. An answer may be lost: ask again. Question and
 // answer have at most 1,000 bytes.
 func (m *Membership) Ask(question string, patience time.Duration) (map[string][]byte, error) {
-	if m.alive() == 1 { // nobody would take the question from the queue of the gossip
+	if m.alive() == 1 { // no other server would take the question from the queue of the gossip
 		return m.ownAnswer(question), nil
 	}
 	asked, err := m.serf.Query(question, nil, &serf.QueryParam{Timeout: patience})
@@ -50,9 +50,9 @@ func (m *Membership) alive() (n int) {
 	return n
 }
 
-// answer answers a question of another server, or of this one. The library passes questions
-// on while it is still being started, and panics if they are answered then. The one who
-// asks does so again.
+// answer answers a question of another server, or of this one. The library delivers
+// questions while it is still starting, and panics if they are answered then. So they are
+// dropped; the asking server repeats them.
 func (m *Membership) answer(q *serf.Query) {
 	select {
 	case <-m.ready:

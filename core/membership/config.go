@@ -37,8 +37,7 @@ type Config struct {
 	RPC string
 	// Expect is the number of servers with which a new cluster begins.
 	Expect int
-	// Dir is the directory of the keys and of what is known of the other servers; ""
-	// keeps both in memory.
+	// Dir is the directory of the keys and of the known servers; "" keeps both in memory.
 	Dir string
 	// Key encrypts the gossip of a server that has no keys in Dir: 16, 24 or 32 bytes
 	// in base64; "" means no encryption.
@@ -57,24 +56,24 @@ const ProtocolVersion = 5
 
 // Times of the gossip.
 const (
-	// reclaim is after what time a failed server's name may be taken by a server at
-	// another address.
+	// reclaim is the time after which a server at another address may take the name of a
+	// failed server.
 	reclaim = 10 * time.Second
-	// reconnectFor is for how long failed servers are tried again, and leftFor for how
-	// long servers that have left are listed.
+	// reconnectFor is how long this server tries to reach failed servers again, and leftFor
+	// how long it lists servers that have left.
 	reconnectFor = 72 * time.Hour
 	leftFor      = 24 * time.Hour
-	// leavePropagation is how long a leaving server stays to pass on that it leaves.
+	// leavePropagation is how long a leaving server stays so that the news spreads.
 	leavePropagation = time.Second
 )
 
-// fullName is the name of a server among those of all regions.
+// fullName is the name of a server, unique over all regions.
 func (c Config) fullName() string { return c.Name + "." + c.Region }
 
 func (c Config) tags() (map[string]string, error) {
 	host, port, err := net.SplitHostPort(c.RPC)
 	if err != nil {
-		return nil, errdefs.InvalidArgumentf("the advertised rpc address %q is no HOST:PORT: %w", c.RPC, err)
+		return nil, errdefs.InvalidArgumentf("the advertised rpc address %q is not HOST:PORT: %w", c.RPC, err)
 	}
 	tags := map[string]string{
 		tagRole: roleServer, tagRegion: c.Region, tagDatacenter: c.Datacenter, tagID: c.ID, tagHost: host, tagPort: port,
@@ -167,11 +166,11 @@ func address(host string) (string, error) {
 func split(at string) (string, int, error) {
 	host, port, err := net.SplitHostPort(at)
 	if err != nil {
-		return "", 0, errdefs.InvalidArgumentf("the gossip's address %q is no HOST:PORT: %w", at, err)
+		return "", 0, errdefs.InvalidArgumentf("the gossip's address %q is not HOST:PORT: %w", at, err)
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil {
-		return "", 0, errdefs.InvalidArgumentf("the gossip's address %q is no HOST:PORT: %w", at, err)
+		return "", 0, errdefs.InvalidArgumentf("the gossip's address %q is not HOST:PORT: %w", at, err)
 	}
 	return host, n, nil
 }

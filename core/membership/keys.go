@@ -14,7 +14,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// KeyReport is what the servers have answered to a change or list of the gossip's keys.
+// KeyReport has the servers' answers to a change or list of the gossip's keys.
 type KeyReport struct {
 	// Servers is the number of servers, Answers of those that have answered, and
 	// Failures of those that have refused.
@@ -79,7 +79,7 @@ func (m *Membership) RemoveKey(key string) (*KeyReport, error) {
 }
 
 // keys asks all servers. An error means that the servers were not or not all asked; the
-// report tells what was answered, and is never nil.
+// report has the answers, and is never nil.
 func (m *Membership) keys(key string, ask func(*serf.KeyManager, string) (*serf.KeyResponse, error)) (*KeyReport, error) {
 	if !m.serf.EncryptionEnabled() {
 		return &KeyReport{}, errdefs.FailedPreconditionf("the gossip of this server is not encrypted: set server { encrypt = KEY } on all servers and restart them")

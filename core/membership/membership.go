@@ -76,7 +76,7 @@ type Membership struct {
 	done   chan struct{} // closed when watch has ended
 	ready  chan struct{} // closed when the library can answer questions
 	failed chan error    // capacity 1
-	// cluster is read while the library holds locks, so it is not below mu.
+	// cluster is read while the library holds locks, so mu does not protect it.
 	cluster atomic.Pointer[string]
 
 	mu      sync.Mutex
@@ -107,7 +107,7 @@ func Start(cfg Config) (*Membership, error) {
 	return m, nil
 }
 
-// watch tells those who wait of each change.
+// watch wakes waiting callers at each change.
 func (m *Membership) watch() {
 	defer close(m.done)
 	for {
@@ -198,14 +198,14 @@ func (m *Membership) SetTag(key, value string) error {
 		delete(tags, key)
 	}
 	if err := m.serf.SetTags(tags); err != nil {
-		return fmt.Errorf("tell the other servers of %s: %w", key, err)
+		return fmt.Errorf("announce %s to the other servers: %w", key, err)
 	}
 	m.tags = tags
 	return nil
 }
 
 // SetCluster tells the others the id of this server's cluster. From then on it does not
-// meet servers of another one.
+// merge with servers of another cluster.
 func (m *Membership) SetCluster(id string) error {
 	m.cluster.Store(&id)
 	return m.SetTag(tagCluster, id)
@@ -221,8 +221,8 @@ func (m *Membership) Join(addresses []string) (int, error) {
 	return n, nil
 }
 
-// Twin returns the name of another alive server with this server's id, "" if there is
-// none: its data directory was copied.
+// Twin returns the name of another alive server with this server's id, or "". A twin exists
+// if a data directory was copied.
 func (m *Membership) Twin() string {
 	self := m.Self()
 	for _, other := range m.Members() {
@@ -233,10 +233,10 @@ func (m *Membership) Twin() string {
 	return ""
 }
 
-// ForceLeave makes a failed server one that has left; prune also removes it from the
-// list. It does nothing to a server that is alive or unknown, as that one would tell the
-// others so at once. The gossip tells the servers that are alive at that moment, each once
-// in all likelihood: whoever missed it hears of it when it is asked again.
+// ForceLeave marks a failed server as left; prune also removes it from the list. It has no
+// effect on an alive server, which would refute it at once, or on an unknown one. The
+// gossip tells the servers that are alive at that moment, normally each of them once; if a
+// server misses it, repeat the call.
 func (m *Membership) ForceLeave(name string, prune bool) error {
 	if !strings.Contains(name, ".") {
 		name += "." + m.cfg.Region
@@ -266,7 +266,7 @@ func (m *Membership) expectEnd() {
 	m.closing = true
 }
 
-// Close ends the gossip. Without Leave, the others find this server failed. It is called
+// Close ends the gossip. Without Leave, the others mark this server as failed. Call it
 // once.
 func (m *Membership) Close() error {
 	m.expectEnd()

@@ -30,7 +30,7 @@ func (m *Membership) NotifyMerge(others []*serf.Member) error {
 func (m *Membership) mayMeet(o *serf.Member, ours string) error {
 	switch theirs := o.Tags[tagCluster]; {
 	case o.Tags[tagRole] != roleServer:
-		return errdefs.FailedPreconditionf("%s at %s is no server of drover (its role is %q)", o.Name, o.Addr, o.Tags[tagRole])
+		return errdefs.FailedPreconditionf("%s at %s is not a server of drover (its role is %q)", o.Name, o.Addr, o.Tags[tagRole])
 	case o.Tags[tagRegion] != m.cfg.Region:
 		return errdefs.FailedPreconditionf("%s at %s is a server of the region %q, and this one of %q: regions are not joined in this release; set the same `region`, or remove the address from server_join", o.Name, o.Addr, o.Tags[tagRegion], m.cfg.Region)
 	case ours != "" && theirs != "" && ours != theirs:

@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Limits of the library's log: garbage and wrong keys on the port cost a line for each
-// kind of message, at most once in quietFor.
+// Limits of the library's log: messages about garbage and wrong keys on the port are logged
+// once per kind of message within quietFor.
 const (
 	quietFor   = 30 * time.Second
 	quietKinds = 64

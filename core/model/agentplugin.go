@@ -5,8 +5,8 @@ package model
 
 import "time"
 
-// AgentPlugin is a plugin of a node as its agent sees it. NodePlugin is what servers
-// know of it.
+// AgentPlugin describes a plugin of a node in full, as its agent knows it. Servers know
+// only NodePlugin.
 type AgentPlugin struct {
 	Name       string
 	Version    string // the version that the running process reports
@@ -20,13 +20,15 @@ type AgentPlugin struct {
 	Devices    []string
 	Collectors []string // those that measure the machine
 	Networks   []string `json:",omitempty"` // names of network plugins
+	Volumes    []string `json:",omitempty"` // names of storage plugins
+	Registries []string `json:",omitempty"` // names of registries of services
 	Tasks      int      // number of tasks of its drivers that the agent knows
 	// LastError says why the plugin does not work. UpgradeError says why the newest
 	// version that was tried does not run.
 	LastError    string
 	UpgradeError string
-	// Warnings says what of the plugin is left out, such as a name that another plugin
-	// serves.
+	// Warnings lists what the agent does not use of the plugin, such as a name that another
+	// plugin serves.
 	Warnings []string `json:",omitempty"`
 	// DeviceGroups are the devices that its device plugins have found, and DeviceProblem
 	// is why there are none.
@@ -49,14 +51,15 @@ type AgentPlugin struct {
 // PluginAccess is what a plugin's process may do on its node. The keys of the plugin's
 // block in the agent's configuration change it.
 type PluginAccess struct {
-	Profile         string // driver, device or stats: the defaults
+	Profile         string // the kind that it serves, or what the configuration says: the defaults
 	User            string // "" if the id has no name
 	UID             int
-	Groups          []string // of the profile or the configuration, that the machine has
-	Capabilities    []string // ["all"] means those of the agent
+	Groups          []string // groups from the profile or the configuration that the machine has
+	Capabilities    []string // ["all"]: the capabilities of the agent
 	NoNewPrivileges bool
-	// Filesystem and Syscalls are "all" or "restricted". A restricted plugin does not
-	// see HiddenPaths, but for ReadPaths, and writes to WritePaths and Folder only.
+	// Filesystem and Syscalls are "all" or "restricted". A restricted plugin cannot read
+	// HiddenPaths, except ReadPaths below them, and can write only to WritePaths and
+	// Folder.
 	Filesystem  string
 	HiddenPaths []string
 	ReadPaths   []string
@@ -67,7 +70,7 @@ type PluginAccess struct {
 	Pids        int
 	OpenFiles   int
 	StateMB     int
-	TLS         bool   // both sides of its connection prove who they are
+	TLS         bool   // mutual TLS on its connection
 	Socket      string // "" if it listens on a port
 	Folder      string // its state folder and working directory
 	Lacking     []string

@@ -37,7 +37,7 @@ type Allocation struct {
 	NodeID     string
 	NodeName   string
 	JobID      string
-	Job        *Job   `json:",omitempty"` // the version that it runs; shared, so never changed
+	Job        *Job   `json:",omitempty"` // the version that the alloc runs; shared, so never changed
 	JobVersion uint64 `json:"-"`
 	TaskGroup  string
 
@@ -145,6 +145,9 @@ type AllocNetworkStatus struct {
 	DNS           *DNSConfig
 	// Drivers are the networks that drivers gave to tasks, by task.
 	Drivers map[string]*DriverNetwork `json:"-"`
+	// Failing are the services of which a check fails or has not passed yet, by
+	// services.Key, in order.
+	Failing []string `json:"-"`
 }
 
 // DriverNetwork is the network that a driver gave to a task by itself.
@@ -172,8 +175,8 @@ type TaskState struct {
 	StartedAt   *time.Time
 	FinishedAt  *time.Time
 	Events      []*TaskEvent // the newest MaxTaskEvents, oldest first
-	Paused      string
-	TaskHandle  []byte `json:"-"`
+	Paused      string       // one of the Paused constants, RunByOperator, or ""
+	TaskHandle  []byte       `json:"-"`
 	// LastEvent is the sequence number of the newest event that the node recorded; the
 	// first is 1.
 	LastEvent uint64 `json:"-"`
@@ -220,6 +223,10 @@ const (
 	TaskUpdateFailed             = "Resources Not Updated"
 	TaskPaused                   = "Paused"
 	TaskResumed                  = "Resumed"
+	TaskPausing                  = "Pausing"
+	TaskAwaitsDependency         = "Waiting for Dependency"
+	TaskDependencyTimeout        = "Dependency Timeout"
+	TaskResuming                 = "Resuming"
 	AllocHealthy                 = "Alloc Unhealthy"
 )
 

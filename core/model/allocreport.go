@@ -268,7 +268,7 @@ func (a *Allocation) ReportDigest() uint64 {
 		d.text(n.Address)
 		d.text(n.AddressIPv6)
 		d.text(n.InterfaceName)
-		for _, task := range slices.Sorted(maps.Keys(n.Drivers)) { // none adds nothing: nodes of the first release know none
+		for _, task := range slices.Sorted(maps.Keys(n.Drivers)) { // empty adds nothing; nodes of the first release never set it
 			d.text(task)
 			d.driver(n.Drivers[task])
 		}

@@ -34,7 +34,7 @@ type AutopilotConfiguration struct {
 	ModifyIndex          uint64
 }
 
-// DefaultMinQuorum is the number of voters that can lose one of them.
+// DefaultMinQuorum is the smallest number of voters that tolerates the loss of one.
 const DefaultMinQuorum = 3
 
 // DefaultAutopilot returns the configuration of a new cluster.
@@ -44,7 +44,8 @@ func DefaultAutopilot() *AutopilotConfiguration {
 	}
 }
 
-// Needed returns the number of healthy voters below which nothing is taken away.
+// Needed returns the number of healthy voters below which no server loses its vote or is
+// removed.
 func (c *AutopilotConfiguration) Needed() int {
 	if c.MinQuorum == 0 {
 		return DefaultMinQuorum

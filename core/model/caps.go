@@ -12,12 +12,16 @@ type Cap struct {
 	of   reflect.Type // type of the elements
 }
 
-// Caps are far above what people write. Every list that is not named here may have
 // OperatorBounds limit what operators and autoscalers write apart from jobs: a namespace, a
-// node pool, the words about a drain, a tag or a scaling. They are many times what people
+// node pool, the message of a drain, a tag or a scaling. They are many times what people
 // write: each is in the memory of each server, and of scalings the newest twenty per group.
 var OperatorBounds = Bounds{Text: 64 << 10, Entries: 4096, Total: 256 << 10}
 
+// MaxChecks is how many checks the services of a group and of its tasks may have: each
+// alloc has its node run them all.
+const MaxChecks = 500
+
+// Caps are far above what people write. Every list that is not named here may have
 // JobBounds.Entries. docs/limits.md has the table.
 var Caps = []Cap{
 	{"groups of a job", 2_000, reflect.TypeFor[*TaskGroup]()},
@@ -39,6 +43,7 @@ var Caps = []Cap{
 	{"identities of a task", 100, reflect.TypeFor[*WorkloadIdentity]()},
 	{"secrets of a task", 200, reflect.TypeFor[*Secret]()},
 	{"scaling policies of a task", 10, reflect.TypeFor[*ScalingPolicy]()},
+	{"dependencies of a job, group or task", 100, reflect.TypeFor[*Dependency]()},
 	{"links of a job", 100, reflect.TypeFor[*JobUILink]()},
 }
 

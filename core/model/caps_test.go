@@ -27,6 +27,31 @@ func TestTheTableOfLimitsIsThatOfTheModel(t *testing.T) {
 	}
 }
 
+func TestAGroupHasNoMoreChecksThanItsNodeRuns(t *testing.T) {
+	text, err := os.ReadFile("../../docs/limits.md")
+	if row := fmt.Sprintf("| checks of all services of a group and its tasks | %d |\n", model.MaxChecks); err != nil || !strings.Contains(string(text), row) {
+		t.Errorf("docs/limits.md lacks the row %q: %v", row, err)
+	}
+	services := func(prefix string, checks int) (out []*model.Service) {
+		for i := 0; checks > 0; i++ {
+			n := min(checks, 100)
+			s := &model.Service{Name: fmt.Sprint(prefix, i), Provider: "nomad"}
+			for range n {
+				s.Checks = append(s.Checks, &model.ServiceCheck{Type: "http"})
+			}
+			out, checks = append(out, s), checks-n
+		}
+		return out
+	}
+	for checks, refused := range map[int]bool{model.MaxChecks: false, model.MaxChecks + 1: true} {
+		task := &model.Task{Name: "t", Services: services("t", 200)}
+		err := (&model.Job{ID: "j", TaskGroups: []*model.TaskGroup{{Name: "g", Tasks: []*model.Task{task}, Services: services("g", checks-200)}}}).Validate()
+		if said := err != nil && strings.Contains(err.Error(), "have 501 checks; at most 500 are run"); said != refused {
+			t.Errorf("%d checks: refused %v", checks, said)
+		}
+	}
+}
+
 func TestListsOfAJobAreCapped(t *testing.T) {
 	job := func(edit func(*model.Job, *model.TaskGroup, *model.Task)) error {
 		task := &model.Task{Name: "t"}

@@ -27,8 +27,8 @@ type NodeTraits struct {
 	Devices      []DeviceTraits
 }
 
-// DeviceTraits is a set of identical devices of a node: those of a group that have the same
-// attributes.
+// DeviceTraits is a set of identical devices of a node: the devices of one group that have
+// the same attributes.
 type DeviceTraits struct {
 	Vendor     string
 	Type       string

@@ -3,7 +3,11 @@
 
 package model
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Deployment statuses.
 const (
@@ -83,15 +87,19 @@ func (d *Deployment) Active() bool {
 
 // RequiresPromotion reports whether the deployment has canaries that must be promoted.
 func (d *Deployment) RequiresPromotion() bool {
-	if d == nil || d.Status != DeploymentStatusRunning {
-		return false
-	}
-	for _, g := range d.TaskGroups {
+	return d != nil && d.Status == DeploymentStatusRunning && len(d.Unpromoted()) > 0
+}
+
+// Unpromoted returns the names of the groups whose canaries have not been promoted, in
+// order.
+func (d *Deployment) Unpromoted() (groups []string) {
+	for name, g := range d.TaskGroups {
 		if g.DesiredCanaries > 0 && !g.Promoted {
-			return true
+			groups = append(groups, name)
 		}
 	}
-	return false
+	slices.Sort(groups)
+	return groups
 }
 
 // Done reports whether the group's roll-out is complete: its canaries, if it has any,
@@ -111,16 +119,31 @@ func (d *Deployment) Done() bool {
 	return true
 }
 
-// RevertTarget returns the version to which a failed deployment reverts its job: the
-// newest stable one before the deployment's. It returns nil if there is none. versions
-// are those of the job, newest first.
-func (d *Deployment) RevertTarget(versions []*Job) *Job {
-	for _, j := range versions {
-		if j.Stable && j.Version < d.JobVersion {
-			return j
+// Rollback says what becomes of the job when the deployment fails and is to be reverted: the
+// version to which it is rolled back, or nil, and in both cases why, in words that continue
+// the description of the failure. versions are those of the job, newest first.
+//
+// The newest stable version before the deployment's is chosen. If that has the specification
+// which has just failed, an older one would be no answer either: the reason lies elsewhere.
+func (d *Deployment) Rollback(versions []*Job) (to *Job, why string) {
+	switch {
+	case len(versions) == 0 || versions[0].CreateIndex != d.JobCreateIndex:
+		return nil, "not rolling back as the job was purged"
+	case versions[0].Version != d.JobVersion && versions[0].Stop:
+		return nil, "not rolling back as the job is stopped"
+	case versions[0].Version != d.JobVersion:
+		return nil, fmt.Sprintf("not rolling back as the job has a newer version %d", versions[0].Version)
+	}
+	for _, j := range versions[1:] {
+		switch {
+		case !j.Stable:
+		case !SpecChanged(versions[0], j):
+			return nil, fmt.Sprintf("not rolling back to job version %d as current job has same specification", j.Version)
+		default:
+			return j, fmt.Sprintf("rolling back to job version %d", j.Version)
 		}
 	}
-	return nil
+	return nil, "no stable job version to auto revert to"
 }
 
 // Copy returns a deep copy.

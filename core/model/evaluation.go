@@ -75,6 +75,8 @@ type Evaluation struct {
 	ModifyIndex uint64 `json:",omitempty"`
 	CreateTime  int64  // Unix ns
 	ModifyTime  int64  // Unix ns
+
+	Held map[string]*Hold `json:",omitempty"` // per group: what it waits for
 }
 
 // Purged stands in for a job that no longer exists in evaluations of what it left.

@@ -38,12 +38,13 @@ type Field struct {
 	When func(Place) bool
 }
 
-// Place is a field of a job that is set, with the group and task around it.
+// Place is a field of a job that is set, with the group, task and service around it.
 type Place struct {
-	Job   *Job
-	Group *TaskGroup // nil for a field of the job
-	Task  *Task      // nil for a field of the group
-	Value any        // value of the field; pointers are dereferenced
+	Job     *Job
+	Group   *TaskGroup // nil for a field of the job
+	Task    *Task      // nil for a field of the group
+	Service *Service   // nil for a field that is not of a service
+	Value   any        // value of the field; pointers are dereferenced
 }
 
 // NotActedOn returns a warning for each feature that the job uses and that Drover does
@@ -98,6 +99,8 @@ func (w *fieldWalk) structure(v reflect.Value, at Place, names []string) {
 		at.Task, name = x, x.Name
 	case *VolumeRequest:
 		name = x.Name
+	case *Service:
+		at.Service = x
 	}
 	if name != "" {
 		names = append(names[:len(names):len(names)], name)

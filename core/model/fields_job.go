@@ -20,7 +20,7 @@ func fieldsOfJob() []Field {
 		{Name: "Job.Namespace", By: "core/endpoint"},
 		{Name: "Job.ID", By: "core/state"},
 		{Name: "Job.ParentID", By: Servers},
-		{Name: "Job.Name", By: "core/agent/taskenv"},
+		{Name: "Job.Name", By: "core/taskenv"},
 		{Name: "Job.Type", By: "core/schedule"},
 		{Name: "Job.Priority", By: "core/model.NewEvaluation"},
 		{Name: "Job.AllAtOnce", By: "core/schedule"},
@@ -30,6 +30,7 @@ func fieldsOfJob() []Field {
 		{Name: "Job.Affinities", By: "core/schedule"},
 		{Name: "Job.Spreads", By: "core/schedule"},
 		{Name: "Job.TaskGroups", By: "core/schedule/reconcile"},
+		{Name: "Job.DependsOn", By: "core/schedule/reconcile"},
 		{Name: "Job.Update", By: "core/jobspec", Warn: "update of a job whose type has no roll-outs", When: withoutRollouts},
 		{Name: "Job.Multiregion", Warn: "multiregion"},
 		{Name: "Job.Periodic", By: "core/control/periodic"},
@@ -37,8 +38,8 @@ func fieldsOfJob() []Field {
 		{Name: "Job.Dispatched", By: Servers},
 		{Name: "Job.DispatchIdempotencyToken", By: Servers},
 		{Name: "Job.Payload", By: Servers},
-		{Name: "Job.Meta", By: "core/agent/taskenv"},
-		{Name: "Job.ConsulNamespace", Warn: "Consul namespace of the job"},
+		{Name: "Job.Meta", By: "core/taskenv"},
+		{Name: "Job.ConsulNamespace", Warn: "Consul namespace of the job (use consul { namespace } of its groups)"},
 		{Name: "Job.VaultNamespace", Warn: "Vault namespace of the job"},
 		{Name: "Job.NomadTokenID", By: Servers},
 		{Name: "Job.Status", By: Servers},
@@ -108,11 +109,15 @@ func fieldsOfGroup() []Field {
 		{Name: "TaskGroup.EphemeralDisk", By: "core/schedule/feasible"},
 		{Name: "TaskGroup.Scaling", By: "core/endpoint"},
 		{Name: "TaskGroup.Tasks", By: "core/agent/alloc"},
+		{Name: "TaskGroup.DependsOn", By: "core/schedule/reconcile"},
 		{Name: "TaskGroup.Networks", By: "core/schedule/feasible"},
 		{Name: "TaskGroup.Services", By: "core/services"},
 		{Name: "TaskGroup.Volumes", By: "core/schedule/feasible"},
-		{Name: "TaskGroup.Consul", Warn: "consul"},
-		{Name: "TaskGroup.Meta", By: "core/agent/taskenv"},
+		{Name: "TaskGroup.Consul", By: "core/services"},
+		{Name: "Consul.Namespace", By: "core/services"},
+		{Name: "Consul.Cluster", By: "core/services"},
+		{Name: "Consul.Partition", By: "core/services"},
+		{Name: "TaskGroup.Meta", By: "core/taskenv"},
 		{Name: "TaskGroup.ShutdownDelay", By: "core/agent/alloc"},
 		{Name: "TaskGroup.MaxRunDuration", By: "core/agent/task"},
 		{Name: "TaskGroup.StopAfterClientDisconnect", By: "core/agent/alloc"},
@@ -136,14 +141,16 @@ func fieldsOfGroup() []Field {
 		{Name: "ScalingPolicy.CreateIndex", By: Servers},
 		{Name: "ScalingPolicy.ModifyIndex", By: Servers},
 		{Name: "VolumeRequest.Name", By: ReadBack},
-		{Name: "VolumeRequest.Type", By: "core/schedule/feasible", Warn: "volume of type %v", When: notHost},
+		{Name: "VolumeRequest.Type", By: "core/model.IsCSI"},
 		{Name: "VolumeRequest.Source", By: "core/schedule/feasible"},
-		{Name: "VolumeRequest.ReadOnly", By: "core/schedule/feasible"},
-		{Name: "VolumeRequest.Sticky", Warn: "sticky of volume"},
-		{Name: "VolumeRequest.AccessMode", Warn: "access_mode of volume"},
-		{Name: "VolumeRequest.AttachmentMode", Warn: "attachment_mode of volume"},
-		{Name: "VolumeRequest.MountOptions", Warn: "mount_options of volume"},
-		{Name: "VolumeRequest.PerAlloc", By: "core/schedule/feasible", Warn: "per_alloc of volume", Refuse: "allocs that each need a volume of their own would share one or find none; use a group for each volume, with its own source"},
+		{Name: "VolumeRequest.ReadOnly", By: "core/model.Writes"},
+		{Name: "VolumeRequest.Sticky", By: "core/schedule/feasible"},
+		{Name: "VolumeRequest.AccessMode", By: "core/model.Modes"},
+		{Name: "VolumeRequest.AttachmentMode", By: "core/model.Modes"},
+		{Name: "VolumeRequest.MountOptions", By: "core/endpoint"},
+		{Name: "VolumeRequest.PerAlloc", By: "core/model.VolumeName"},
+		{Name: "CSIMountOptions.FSType", By: "core/model.Merge"},
+		{Name: "CSIMountOptions.MountFlags", By: "core/model.Merge"},
 	}
 }
 
@@ -151,8 +158,6 @@ func fieldsOfGroup() []Field {
 func withoutSticky(p Place) bool {
 	return p.Group == nil || p.Group.EphemeralDisk == nil || !p.Group.EphemeralDisk.Sticky
 }
-
-func notHost(p Place) bool { return p.Value != "host" }
 
 func fieldsOfRollout() []Field {
 	return []Field{
@@ -164,7 +169,7 @@ func fieldsOfRollout() []Field {
 		{Name: "UpdateStrategy.ProgressDeadline", By: "core/schedule/reconcile"},
 		{Name: "UpdateStrategy.AutoRevert", By: "core/schedule/reconcile"},
 		{Name: "UpdateStrategy.AutoPromote", By: "core/schedule/reconcile"},
-		{Name: "UpdateStrategy.Canary", By: "core/schedule/reconcile", Warn: "canary of a system job", When: func(p Place) bool { return p.Group != nil && p.Job.Type == JobTypeSystem }},
+		{Name: "UpdateStrategy.Canary", By: "core/schedule/reconcile", Warn: "canary of update with max_parallel = 0", When: func(p Place) bool { return p.Group != nil && p.Group.Update.IsEmpty() }},
 		{Name: "UpdateStrategy.Resources", By: "core/schedule/reconcile"},
 		{Name: "MigrateStrategy.MaxParallel", By: "core/control/drain"},
 		{Name: "MigrateStrategy.HealthCheck", By: "core/agent/alloc"},

@@ -11,20 +11,22 @@ func fieldsOfServices() []Field {
 		{Name: "Service.PortLabel", By: "core/services"},
 		{Name: "Service.AddressMode", By: "core/services"},
 		{Name: "Service.Address", By: "core/services"},
-		{Name: "Service.EnableTagOverride", Warn: "enable_tag_override of service (registrations of provider nomad have none)"},
+		{Name: "Service.EnableTagOverride", By: "core/agent/alloc", Warn: "enable_tag_override of service (nobody else changes the tags of provider nomad)", When: ofNomad},
 		{Name: "Service.Tags", By: "core/services"},
 		{Name: "Service.CanaryTags", By: "core/services"},
 		{Name: "Service.Checks", By: "core/agent/alloc"},
-		{Name: "Service.Connect", Warn: "connect"},
-		{Name: "Service.Meta", Warn: "meta of service (registrations of provider nomad have none)"},
-		{Name: "Service.CanaryMeta", Warn: "canary_meta of service (registrations of provider nomad have none)"},
-		{Name: "Service.TaggedAddresses", Warn: "tagged_addresses of service (registrations of provider nomad have none)"},
+		{Name: "Service.Connect", Warn: "connect (sidecar_service, sidecar_task, gateway or native)", Refuse: "no node runs the proxies of a Consul service mesh; remove it, and the service is registered without one"},
+		{Name: "Service.Meta", By: "core/services"},
+		{Name: "Service.CanaryMeta", By: "core/services"},
+		{Name: "Service.TaggedAddresses", By: "core/services", Warn: "tagged_addresses of service (no question for services of provider nomad can ask for one)", When: ofNomad},
 		{Name: "Service.OnUpdate", By: ReadBack}, // its checks have it from core/jobspec
-		{Name: "Service.Provider", By: "core/services", Warn: "services of provider consul (they are not registered)", When: func(p Place) bool { return p.Value != "nomad" }},
-		{Name: "Service.Cluster", By: ReadBack},
-		{Name: "Service.Identity", Warn: "identity of service"},
-		{Name: "Service.Kind", Warn: "kind of service (registrations of provider nomad have none)"},
-		{Name: "Service.Weights", Warn: "weights of service (registrations of provider nomad have none)"},
+		{Name: "Service.Provider", By: "core/services"},
+		{Name: "Service.Cluster", By: "core/services"},
+		{Name: "Service.Identity", By: "core/services", Warn: "identity of service (services of provider nomad are registered without a token)", When: ofNomad},
+		{Name: "Service.Kind", By: "core/agent/alloc", Warn: "kind of service (only Consul has kinds of services)", When: ofNomad},
+		{Name: "Service.Weights", By: "core/services"},
+		{Name: "ServiceWeights.Passing", By: "core/services"},
+		{Name: "ServiceWeights.Warning", By: "core/agent/alloc", Warn: "warning of weights of service (DNS gives out instances of provider nomad that warn with their weight of passing)", When: ofNomad},
 		{Name: "ServiceCheck.Name", By: "core/agent/alloc"},
 		{Name: "ServiceCheck.Type", By: "core/agent/checks"},
 		{Name: "ServiceCheck.Command", By: "core/agent/alloc"},
@@ -37,7 +39,7 @@ func fieldsOfServices() []Field {
 		{Name: "ServiceCheck.Interval", By: "core/agent/checks"},
 		{Name: "ServiceCheck.Timeout", By: "core/agent/checks"},
 		{Name: "ServiceCheck.InitialStatus", By: "core/agent/checks"},
-		{Name: "ServiceCheck.Notes", By: ReadBack},
+		{Name: "ServiceCheck.Notes", By: "core/agent/alloc"},
 		{Name: "ServiceCheck.TLSServerName", By: "core/agent/checks"},
 		{Name: "ServiceCheck.TLSSkipVerify", By: "core/agent/checks"},
 		{Name: "ServiceCheck.Method", By: "core/agent/checks"},
@@ -56,3 +58,6 @@ func fieldsOfServices() []Field {
 		{Name: "CheckRestart.IgnoreWarnings", By: "core/agent/checks"},
 	}
 }
+
+// ofNomad reports whether the place's service is of provider nomad.
+func ofNomad(p Place) bool { return p.Service != nil && p.Service.Provider == "nomad" }

@@ -11,10 +11,10 @@ func fieldsOfTask() []Field {
 		{Name: "Task.Driver", By: "core/agent/alloc"},
 		{Name: "Task.User", By: "core/agent/alloc"},
 		{Name: "Task.Config", By: "core/agent/alloc"},
-		{Name: "Task.Env", By: "core/agent/taskenv"},
+		{Name: "Task.Env", By: "core/taskenv"},
 		{Name: "Task.Services", By: "core/services"},
 		{Name: "Task.Vault", Warn: "vault"},
-		{Name: "Task.Consul", Warn: "consul"},
+		{Name: "Task.Consul", By: "core/services"},
 		{Name: "Task.Templates", By: "core/agent/alloc"},
 		{Name: "Task.Constraints", By: "core/schedule/feasible"},
 		{Name: "Task.Affinities", By: "core/schedule"},
@@ -22,7 +22,7 @@ func fieldsOfTask() []Field {
 		{Name: "Task.RestartPolicy", By: "core/agent/alloc"},
 		{Name: "Task.DispatchPayload", By: "core/agent/alloc", Warn: "dispatch_payload of a job that gets no payload", When: withoutPayload},
 		{Name: "Task.Lifecycle", By: "core/agent/task"},
-		{Name: "Task.Meta", By: "core/agent/taskenv"},
+		{Name: "Task.Meta", By: "core/taskenv"},
 		{Name: "Task.KillTimeout", By: "core/agent/alloc"},
 		{Name: "Task.KillSignal", By: "core/agent/alloc"},
 		{Name: "Task.LogConfig", By: "core/agent/alloc"},
@@ -32,15 +32,28 @@ func fieldsOfTask() []Field {
 		{Name: "Task.VolumeMounts", By: "core/agent/alloc"},
 		{Name: "Task.ScalingPolicies", By: "core/api"}, // listed for autoscalers
 		{Name: "Task.Kind", Warn: "kind"},
-		{Name: "Task.CSIPluginConfig", Warn: "csi_plugin"},
+		{Name: "Task.CSIPluginConfig", By: "core/agent/alloc"},
 		{Name: "Task.Identity", By: "core/model.AllIdentities"},
 		{Name: "Task.Identities", By: "core/model.AllIdentities"},
 		{Name: "Task.Actions", By: "core/agent/serve"},
-		{Name: "Task.Schedule", Warn: "schedule"},
+		{Name: "Task.Schedule", By: "core/agent/alloc"},
 		{Name: "Task.Secrets", Warn: "secret"},
+		{Name: "Task.DependsOn", By: "core/agent/task"},
 
+		{Name: "TaskCSIPluginConfig.ID", By: "core/agent/storage"},
+		{Name: "TaskCSIPluginConfig.Type", By: "core/agent/storage"},
+		{Name: "TaskCSIPluginConfig.MountDir", By: "core/agent/storage"},
+		{Name: "TaskCSIPluginConfig.StagePublishBaseDir", By: "core/agent/storage"},
+		{Name: "TaskCSIPluginConfig.HealthTimeout", By: "core/agent/storage"},
 		{Name: "TaskLifecycleConfig.Hook", By: "core/agent/task"},
 		{Name: "TaskLifecycleConfig.Sidecar", By: "core/agent/task"},
+		{Name: "TaskSchedule.Cron", By: "core/model.Window"},
+		{Name: "TaskScheduleCron.Start", By: "core/model.Window"},
+		{Name: "TaskScheduleCron.End", By: "core/model.Window"},
+		{Name: "TaskScheduleCron.Timezone", By: "core/model.Window"},
+		{Name: "Dependency.Name", By: "core/agent/task"},
+		{Name: "Dependency.Condition", By: "core/agent/task"},
+		{Name: "Dependency.Timeout", By: "core/agent/task"},
 		{Name: "DispatchPayloadConfig.File", By: "core/agent/alloc"},
 		{Name: "LogConfig.MaxFiles", By: "core/agent/alloc"},
 		{Name: "LogConfig.MaxFileSizeMB", By: "core/agent/alloc"},
@@ -58,8 +71,8 @@ func fieldsOfTask() []Field {
 		{Name: "WorkloadIdentity.Audience", By: "core/auth/identity"},
 		{Name: "WorkloadIdentity.ChangeMode", By: "core/agent/alloc"},
 		{Name: "WorkloadIdentity.ChangeSignal", By: "core/agent/alloc"},
-		{Name: "WorkloadIdentity.Env", By: "core/model.Shown"},
-		{Name: "WorkloadIdentity.File", By: "core/model.Shown"},
+		{Name: "WorkloadIdentity.Env", By: "core/model.Shown", Warn: "env of identity of service (only the node uses its token)", When: ofService},
+		{Name: "WorkloadIdentity.File", By: "core/model.Shown", Warn: "file of identity of service (only the node uses its token)", When: ofService},
 		{Name: "WorkloadIdentity.Filepath", By: "core/model.Path"},
 		{Name: "WorkloadIdentity.ServiceName", By: "core/auth/identity"},
 		{Name: "WorkloadIdentity.TTL", By: "core/auth/identity"},
@@ -67,16 +80,22 @@ func fieldsOfTask() []Field {
 	}
 }
 
-// notShown reports whether a named identity asks for nothing that can be done: its token
-// would be for another service that the agent itself asks, and there is none.
+// notShown reports whether a named identity has no effect: the task does not get its token,
+// and the agent itself asks no other service that would need it.
 func notShown(p Place) bool {
 	name, _ := p.Value.(string)
 	if p.Task == nil || name == DefaultIdentity {
 		return false
 	}
 	i := p.Task.IdentityByName(name)
-	return i != nil && !i.Shown()
+	if i == nil || p.Group != nil && name == ConsulIdentity(p.Group.ConsulCluster(p.Task)) {
+		return false // of a service, or the node logs in at Consul with it
+	}
+	return !i.Shown()
 }
+
+// ofService reports whether the place is of a service.
+func ofService(p Place) bool { return p.Service != nil }
 
 // withoutPayload reports whether nobody can dispatch the place's job with a payload.
 func withoutPayload(p Place) bool {
@@ -172,7 +191,7 @@ func fieldsOfFiles() []Field {
 		{Name: "ChangeScript.Args", By: "core/agent/alloc"},
 		{Name: "ChangeScript.Timeout", By: "core/agent/alloc"},
 		{Name: "ChangeScript.FailOnError", By: "core/agent/alloc"},
-		{Name: "ChangeScript.RunOnFirstRender", By: "core/agent/template"},
+		{Name: "ChangeScript.RunOnFirstRender", By: "core/agent/alloc"},
 		{Name: "WaitConfig.Min", By: "core/agent/template"},
 		{Name: "WaitConfig.Max", By: "core/agent/template"},
 	}

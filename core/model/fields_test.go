@@ -6,7 +6,6 @@ package model_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,9 +28,9 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 		{"of the job", &model.Job{Multiregion: &model.Multiregion{}}, []string{"not acted on yet: multiregion"}},
 		{"services", &model.Job{TaskGroups: []*model.TaskGroup{
 			{Name: "web", Services: []*model.Service{{Name: "http", Provider: "nomad", Tags: []string{"a"}}, {Name: "admin", Provider: "consul"}}},
-			group("db", &model.Task{Name: "sql", Services: []*model.Service{{Name: "pg", Provider: "nomad", Meta: map[string]string{"a": "b"}, Checks: []*model.ServiceCheck{{Name: "c"}}}}}),
-		}}, []string{"not acted on yet: services of provider consul (they are not registered) of web",
-			"not acted on yet: meta of service (registrations of provider nomad have none) of db/sql"}},
+			group("db", &model.Task{Name: "sql", Services: []*model.Service{{Name: "pg", Provider: "nomad", Kind: "a", Meta: map[string]string{"a": "b"}, Checks: []*model.ServiceCheck{{Name: "c"}}}}}),
+		}}, []string{
+			"not acted on yet: kind of service (only Consul has kinds of services) of db/sql"}},
 		{"a bridge", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Networks: []*model.NetworkResource{{Mode: "bridge", Hostname: "w"}}}}},
 			nil},
 		{"a hostname of the node's network", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Networks: []*model.NetworkResource{{Hostname: "w"}}}}},
@@ -45,7 +44,7 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 		{"an identity that nobody asks for", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "t", Identities: []*model.WorkloadIdentity{{Name: "vault"}, {Name: "x", File: true}}})}},
 			[]string{"not acted on yet: identity vault, which the task is given neither as env nor as file of web/t"}},
 		{"a volume", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "db", Volumes: map[string]*model.VolumeRequest{"b": {Name: "b", Type: "csi"}, "a": {Name: "a", Type: "host", Sticky: true}}}}},
-			[]string{"not acted on yet: sticky of volume of db/a", "not acted on yet: volume of type csi of db/b"}},
+			nil},
 		{"vault", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "a", Vault: &model.Vault{}}, &model.Task{Name: "b", Vault: &model.Vault{}})}},
 			[]string{"not acted on yet: vault of web/a, web/b"}},
 		{"a payload for nobody", &model.Job{TaskGroups: []*model.TaskGroup{payload}}, []string{"not acted on yet: dispatch_payload of a job that gets no payload of g/t"}},
@@ -75,13 +74,5 @@ func TestOneWarningNamesFewPlaces(t *testing.T) {
 	want := []string{"not acted on yet: vault of g0/t, g1/t, g2/t, g3/t, g4/t, and 995 more"}
 	if got := job.NotActedOn(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestAVolumePerAllocIsRefused(t *testing.T) {
-	job := &model.Job{TaskGroups: []*model.TaskGroup{{Name: "db", Volumes: map[string]*model.VolumeRequest{"data": {Name: "data", Type: "host", PerAlloc: true}}}}}
-	err := job.Validate()
-	if err == nil || !strings.Contains(err.Error(), "per_alloc of volume of db/data is not possible yet: ") {
-		t.Errorf("validate says %v", err)
 	}
 }

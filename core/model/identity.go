@@ -4,6 +4,7 @@
 package model
 
 import (
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
@@ -17,6 +18,17 @@ const DefaultAudience = "nomadproject.io"
 
 // DefaultIdentity is the name of the identity that every task has.
 const DefaultIdentity = "default"
+
+// ConsulAudience is the audience of identities of services that do not name one.
+const ConsulAudience = "consul.io"
+
+// consulIdentity begins the names of identities with which tasks log in at Consul; the name
+// of the cluster follows.
+const consulIdentity = "consul_"
+
+// ConsulIdentity returns the name of the identity with which a task logs in at a cluster of
+// Consul.
+func ConsulIdentity(cluster string) string { return consulIdentity + cluster }
 
 // MinIdentityTTL is the shortest lifetime of a token: nodes renew it at half of it.
 const MinIdentityTTL = 5 * time.Second
@@ -56,8 +68,8 @@ func (i *WorkloadIdentity) Variable() string {
 	return "NOMAD_TOKEN_" + notInNames.ReplaceAllString(i.Name, "_")
 }
 
-// Path is the file that has the token, below the task's folder; ok is false if it would be
-// outside of the task's folder, or something else than a file of the task's own.
+// Path is the file that has the token, below the task's folder; ok is false if the path
+// leads out of the task's folder or cannot be a file of the task.
 func (i *WorkloadIdentity) Path() (rel string, ok bool) {
 	if i.Filepath == "" {
 		if i.IsDefault() {
@@ -107,10 +119,45 @@ func (t *Task) AllIdentities() []*WorkloadIdentity {
 	return append(out, t.Identities...)
 }
 
-// ShownIdentities are those whose tokens the task is given.
+// ShownIdentities returns the identities whose tokens the task gets.
 func (t *Task) ShownIdentities() []*WorkloadIdentity {
 	return slices.DeleteFunc(t.AllIdentities(), func(i *WorkloadIdentity) bool { return !i.Shown() })
 }
+
+// ConsulCluster returns the Consul cluster of a task of the group: that of its consul block, or
+// else of the group's.
+func (tg *TaskGroup) ConsulCluster(t *Task) string {
+	own := tg.Consul
+	if t != nil && t.Consul != nil {
+		own = t.Consul
+	}
+	if own == nil || own.Cluster == "" {
+		return defaultConsulCluster
+	}
+	return own.Cluster
+}
+
+// defaultConsulCluster is the Consul cluster of blocks that name none.
+const defaultConsulCluster = "default"
+
+// NameIdentity gives the identity of a service its name, which is unique among the services
+// of its task, or of its group if the task is "", and the audience if it has none.
+func (s *Service) NameIdentity(task string) {
+	if s.Identity == nil {
+		return
+	}
+	parts := slices.DeleteFunc([]string{task, s.Name, s.PortLabel}, func(part string) bool { return part == "" })
+	s.Identity.Name = serviceIdentity + strings.Join(parts, "-")
+	s.Identity.ServiceName = s.Name
+	if len(s.Identity.Audience) == 0 {
+		s.Identity.Audience = []string{ConsulAudience}
+	}
+}
+
+const serviceIdentity = "consul-service_"
+
+// IsOfService reports whether the identity is that of a service.
+func (i *WorkloadIdentity) IsOfService() bool { return strings.HasPrefix(i.Name, serviceIdentity) }
 
 // IdentityByName returns an identity of the task; nil if it has none of that name.
 func (t *Task) IdentityByName(name string) *WorkloadIdentity {
@@ -141,6 +188,15 @@ func (t *Task) validateIdentities(p *ValidationError) {
 			files[file] = i.Name
 		}
 	}
+}
+
+// validateOfService checks what an identity of a service says; its name is not the author's.
+func (i *WorkloadIdentity) validateOfService(p *ValidationError, service string) {
+	c := *i
+	c.Name, c.Env, c.File, c.Filepath = "service", false, false, ""
+	var found ValidationError
+	c.validate(&found)
+	p.under(fmt.Sprintf("service %q", service), found)
 }
 
 func (i *WorkloadIdentity) validate(p *ValidationError) {

@@ -79,6 +79,8 @@ type Job struct {
 	CreateIndex    uint64 // raft index of the first version
 	ModifyIndex    uint64 // raft index of any change, status included
 	JobModifyIndex uint64 // raft index of the last change of the specification
+
+	DependsOn []*Dependency `json:",omitempty"` // jobs of the namespace that come first
 }
 
 // JobVersionTag is a user's name for one version of a job.

@@ -15,6 +15,8 @@ type Namespace struct {
 	Meta                  map[string]string
 	CreateIndex           uint64
 	ModifyIndex           uint64
+	// SchedulerConfiguration overrides the scheduler configuration of the cluster.
+	SchedulerConfiguration *NamespaceSchedulerConfiguration `json:",omitempty"`
 }
 
 // NamespaceCapabilities limits drivers and network modes.
@@ -30,6 +32,15 @@ type NamespaceNodePoolConfiguration struct {
 	Default string
 	Allowed []string
 	Denied  []string
+}
+
+// NamespaceSchedulerConfiguration overrides, for jobs of a namespace, the scheduler
+// configuration of the cluster. That of their node pool comes first.
+type NamespaceSchedulerConfiguration struct {
+	SchedulerAlgorithm            string              `json:",omitempty"`
+	MemoryOversubscriptionEnabled *bool               `json:",omitempty"`
+	PreemptionConfig              *PreemptionOverride `json:",omitempty"`
+	Queue                         *QueueConfiguration `json:",omitempty"`
 }
 
 // NamespaceVaultConfiguration limits Vault clusters.

@@ -107,11 +107,12 @@ func (n *Namespace) CheckJob(job *Job) error {
 
 // Validate returns an error if the namespace's rules themselves are invalid.
 func (n *Namespace) Validate() error {
+	var p ValidationError
+	n.SchedulerConfiguration.validate(&p, fmt.Sprintf("scheduler_config of namespace %q", n.Name))
 	c := n.NodePoolConfiguration
 	if c == nil {
-		return nil
+		return p.err()
 	}
-	var p ValidationError
 	if c.Allowed != nil && c.Denied != nil {
 		p.addf("node_pool_config of namespace %q has both allowed and denied; keep one of them", n.Name)
 	}

@@ -81,8 +81,8 @@ type Node struct {
 	// Token is set in registrations: the identity that servers have given to the node, or
 	// the token that introduces it. It is not stored.
 	Token string `json:"-"`
-	// Number is set in registrations and counts those of the process, so that servers know
-	// which of two is the newer one. 0 is not compared. It is not stored.
+	// Number is set in registrations and counts the registrations of the process, so that
+	// servers know which of two registrations is newer. 0 means unknown. It is not stored.
 	Number uint64 `json:"-"`
 }
 
@@ -113,9 +113,9 @@ func (n *Node) UpdatesResources(driver string) bool {
 }
 
 // DriverNetworksAttribute names the node attribute with the networks that tasks of a driver
-// can be in, separated by commas: "host", "group" (that of their group, whatever makes it)
-// and "none" (the driver keeps them off all networks by itself). It is missing if the driver
-// does not say. The node sets it; a driver's own fingerprint cannot.
+// can be in, separated by commas: "host", "group" (their group's network, whatever makes
+// it) and "none" (the driver keeps them off all networks by itself). It is missing if the
+// driver does not say. The node sets it; a driver's own fingerprint cannot.
 func DriverNetworksAttribute(driver string) string { return "driver." + driver + ".networks" }
 
 // DriverInfo is a node's report on one of its task drivers.
@@ -229,15 +229,6 @@ type HostNetworkConfig struct {
 	ReservedPorts string
 }
 
-// CSIInfo is a node's report on a CSI plugin.
-type CSIInfo struct {
-	PluginID          string
-	AllocID           string
-	Healthy           bool
-	HealthDescription string
-	UpdateTime        time.Time
-}
-
 // NodeResources are the resources of a node.
 type NodeResources struct {
 	Cpu            NodeCpuResources
@@ -327,8 +318,8 @@ type NodeDevice struct {
 	Healthy           bool
 	HealthDescription string
 	Locality          *NodeDeviceLocality
-	// Attributes, which the reference does not have, are those of this device alone. They
-	// count in place of those of its group with the same names.
+	// Attributes, which the reference does not have, belong to this device alone. They
+	// replace attributes of its group with the same names.
 	Attributes map[string]*Attribute `json:",omitempty"`
 }
 

@@ -10,16 +10,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// NodeChange is how a node's registration differs from an earlier one. Both sides must mean
-// the same earlier one, for which Base is a number that only its content has.
+// NodeChange is the difference between a node's registration and an earlier one. Base is
+// the version of the earlier one (see rpc.Lease), by which the two sides know that they
+// mean the same.
 type NodeChange struct {
 	Base uint64
-	// Node has the values that differ, and what each registration has: who the node is, its
-	// process, its cluster, its token and its new events.
+	// Node has the changed values and the fields that every registration has: the node's
+	// identity, process, cluster, token and new events.
 	Node *Node
-	// Fields are the fields of Node that replace those of the earlier registration.
+	// Fields are the fields of Node whose new values replace the registered ones.
 	Fields []string
-	// Resources are the fields of Node.NodeResources that do so.
+	// Resources are the fields of Node.NodeResources whose new values replace the
+	// registered ones.
 	Resources []string
 	// Gone are the keys that are removed, by the name of the map. All entries of maps in
 	// Node are added, or replace entries.
@@ -32,11 +34,12 @@ var ofServers = []string{
 	"LastMissedHeartbeatIndex", "LastAllocUpdateIndex", "CreateIndex", "ModifyIndex",
 }
 
-// ofEach are the fields that each registration has, also one that tells only changes.
+// ofEach are the fields that every registration has, including one with changes only.
 var ofEach = []string{"ID", "SecretID", "Events", "Region", "Instance", "ClusterID", "Session", "Number", "Token"}
 
-// Registration returns what is kept of a node's registration: the node without what
-// servers set, and without what only one registration says.
+// Registration returns the part of a node's registration that both sides keep to compare
+// the next one with: the node without the fields that servers set and without those of one
+// registration only.
 func (n *Node) Registration() *Node {
 	c := n.Copy()
 	v := reflect.ValueOf(c).Elem()
@@ -112,7 +115,7 @@ func differing(was, is, out reflect.Value) (names []string) {
 // would only cost time.
 func (c *NodeChange) Validate() error {
 	if c == nil || c.Node == nil {
-		return errdefs.InvalidArgumentf("the change of the registration is empty; send what differs")
+		return errdefs.InvalidArgumentf("the change of the registration is empty; send the differences")
 	}
 	if err := ValidateNodeID(c.Node.ID); err != nil {
 		return err
@@ -153,8 +156,8 @@ func (c *NodeChange) Apply(before *Node) *Node {
 	return out
 }
 
-// merged returns a new map of the entries of was, without those that are gone and with
-// those of more.
+// merged returns a new map: the entries of was without the names in gone, plus the entries
+// of more.
 func merged(was, more reflect.Value, gone []string) reflect.Value {
 	out := reflect.MakeMapWithSize(was.Type(), was.Len()+more.Len())
 	for _, key := range was.MapKeys() {

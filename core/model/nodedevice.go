@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Alike is the instances of a group that have the same attributes.
+// Alike is a set of instances of a group that have the same attributes.
 type Alike struct {
 	Attributes map[string]*Attribute // of the group and of the instances
 	Instances  []*NodeDevice
@@ -61,8 +61,8 @@ func (d *NodeDevice) NUMANode() (int, bool) {
 	return *d.Locality.NUMANode, true
 }
 
-// BeyondLevel1 reports whether the node has what servers of capability level 1 would not
-// store: attributes and NUMA nodes of single devices.
+// BeyondLevel1 reports whether the node has attributes or NUMA nodes of single devices,
+// which servers of capability level 1 would not store.
 func (n *Node) BeyondLevel1() bool {
 	if n == nil || n.NodeResources == nil {
 		return false
@@ -77,7 +77,7 @@ func (n *Node) BeyondLevel1() bool {
 	return false
 }
 
-// AtLevel1 returns the node without what BeyondLevel1 finds.
+// AtLevel1 returns the node without attributes and NUMA nodes of single devices.
 func (n *Node) AtLevel1() *Node {
 	if !n.BeyondLevel1() {
 		return n

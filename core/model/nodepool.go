@@ -22,8 +22,11 @@ type NodePool struct {
 	ModifyIndex            uint64
 }
 
-// NodePoolSchedulerConfiguration overrides the cluster's scheduler configuration in a pool.
+// NodePoolSchedulerConfiguration overrides, for jobs of a pool, the scheduler configuration
+// of their namespace and of the cluster: who runs a pool knows its machines.
 type NodePoolSchedulerConfiguration struct {
 	SchedulerAlgorithm            string
 	MemoryOversubscriptionEnabled *bool
+	PreemptionConfig              *PreemptionOverride `json:",omitempty"`
+	Queue                         *QueueConfiguration `json:",omitempty"`
 }

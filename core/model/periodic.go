@@ -13,7 +13,7 @@ import (
 // was down, continues from it.
 type PeriodicLaunch struct {
 	Namespace   string
-	ID          string // of the periodic job
+	ID          string // id of the periodic job
 	Launch      int64  // Unix ns of the last scheduled time that was handled, launched or skipped
 	Skipped     string // why that time was skipped; empty if it was launched
 	CreateIndex uint64

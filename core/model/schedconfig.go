@@ -19,6 +19,8 @@ type SchedulerConfiguration struct {
 	NodeLimitForFeasibilityChecks int
 	CreateIndex                   uint64
 	ModifyIndex                   uint64
+	QueueOrder                    string `json:",omitempty"` // see QueueFair
+	QueueMaxDepth                 int    `json:",omitempty"` // see QueueConfiguration.MaxDepth
 }
 
 // PreemptionConfig says which schedulers may preempt allocs of lower priority.
@@ -29,8 +31,8 @@ type PreemptionConfig struct {
 	ServiceSchedulerEnabled  bool
 }
 
-// PreemptionDelta is by how much the priority of a job must exceed that of another whose
-// allocs it may preempt.
+// PreemptionDelta is the least difference between the priorities of a job and of another
+// job whose allocs it may preempt.
 const PreemptionDelta = 10
 
 // DescPreempted begins the desired description of a preempted alloc; the id of the alloc
@@ -52,18 +54,9 @@ func (c PreemptionConfig) Allows(jobType string) bool {
 	return false
 }
 
-// MayPreempt reports whether allocs of j may take the place of allocs of victim. The newest
-// version of each job counts: that is how important its owner says it is now. The allocs of
-// a job that no longer exists (nil) are about to end anyway.
+// MayPreempt reports whether allocs of j may take the place of allocs of victim. The
+// priority of the newest version of each job counts, not of the version that the alloc
+// runs. The allocs of a job that no longer exists (nil) are about to end anyway.
 func (j *Job) MayPreempt(victim *Job) bool {
 	return j != nil && victim != nil && victim.Priority+PreemptionDelta <= j.Priority
-}
-
-// MemoryOversubscription reports whether memory_max is used for jobs of a node pool.
-// The pool's setting takes precedence over the configuration's. Both may be nil.
-func (c *SchedulerConfiguration) MemoryOversubscription(pool *NodePool) bool {
-	if pool != nil && pool.SchedulerConfiguration != nil && pool.SchedulerConfiguration.MemoryOversubscriptionEnabled != nil {
-		return *pool.SchedulerConfiguration.MemoryOversubscriptionEnabled
-	}
-	return c != nil && c.MemoryOversubscriptionEnabled
 }

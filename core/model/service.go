@@ -4,11 +4,12 @@
 package model
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
 
-// Values of OnUpdate: what the checks of a service mean for the health of its alloc in a
+// Values of OnUpdate: how the checks of a service decide about the health of its alloc in a
 // deployment.
 const (
 	OnUpdateRequireHealthy = "require_healthy" // they must be successes
@@ -41,8 +42,8 @@ type Service struct {
 }
 
 // ServiceRegistration is one instance of a service. It is derived from the alloc that
-// offers it. Its indexes are those of the derivation: they begin anew with that of the alloc
-// on a server that restored a snapshot.
+// offers it. Its indexes belong to the derivation: they begin anew with the index of the
+// alloc on a server that restored a snapshot.
 type ServiceRegistration struct {
 	ID          string
 	ServiceName string
@@ -56,12 +57,20 @@ type ServiceRegistration struct {
 	Port        int
 	CreateIndex uint64
 	ModifyIndex uint64
+	// Failing means that a check of the service fails, or has not passed yet. The API of the
+	// reference has no field for it.
+	Failing bool `json:"-"`
+	// Weight and Meta are those of the service, 0 and nil if it has none: for answers of DNS
+	// and for templates. The API of the reference has no fields for them either.
+	Weight int               `json:"-"`
+	Meta   map[string]string `json:"-"`
 }
 
 // SameAs reports whether two registrations differ in their indexes only.
 func (r *ServiceRegistration) SameAs(o *ServiceRegistration) bool {
 	return r.ID == o.ID && r.ServiceName == o.ServiceName && r.Namespace == o.Namespace && r.NodeID == o.NodeID && r.Datacenter == o.Datacenter &&
-		r.JobID == o.JobID && r.AllocID == o.AllocID && slices.Equal(r.Tags, o.Tags) && r.Address == o.Address && r.Port == o.Port
+		r.JobID == o.JobID && r.AllocID == o.AllocID && slices.Equal(r.Tags, o.Tags) && r.Address == o.Address && r.Port == o.Port && r.Failing == o.Failing &&
+		r.Weight == o.Weight && maps.Equal(r.Meta, o.Meta)
 }
 
 // ServiceWeights weighs a service in DNS answers by its health.

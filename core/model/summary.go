@@ -6,7 +6,7 @@ package model
 // JobSummary counts the allocs of a job by group and status. It is derived from
 // allocs, queued counts of evals and children.
 //
-// Invariant: except for Queued, the counts are those of the job's rows in the state. The
+// Invariant: except for Queued, the counts follow from the job's rows in the state. The
 // allocs of a purged job of the same name do not count.
 type JobSummary struct {
 	JobID       string

@@ -46,6 +46,7 @@ type Task struct {
 	Actions         []*Action
 	Schedule        *TaskSchedule
 	Secrets         []*Secret
+	DependsOn       []*Dependency `json:",omitempty"` // tasks of the group that come first
 }
 
 // TaskLifecycleConfig says when in the life of its group a task runs.
@@ -82,18 +83,6 @@ type Secret struct {
 	Env      map[string]string
 }
 
-// TaskSchedule pauses and resumes a task at given times.
-type TaskSchedule struct {
-	Cron *TaskScheduleCron
-}
-
-// TaskScheduleCron is the window in which a task runs.
-type TaskScheduleCron struct {
-	Start    string
-	End      string
-	Timezone string
-}
-
 // VolumeMount mounts a volume of the group into a task.
 type VolumeMount struct {
 	Volume          string
@@ -102,6 +91,13 @@ type VolumeMount struct {
 	PropagationMode string
 	SELinuxLabel    string
 }
+
+// Types of CSI plugins: which parts of a driver a task is.
+const (
+	CSIPluginController = "controller"
+	CSIPluginNode       = "node"
+	CSIPluginMonolith   = "monolith"
+)
 
 // TaskCSIPluginConfig marks a task as a CSI plugin.
 type TaskCSIPluginConfig struct {

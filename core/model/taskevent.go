@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -152,9 +153,8 @@ const (
 	detailPrefix     = "detail." // followed by the name that the driver gave
 )
 
-// Explain adds to the event of a failure what its error says beyond its text: a reason
-// code, details by name, and how long to wait before the next try. What is empty is left
-// out.
+// Explain adds the reason code, the details and the retry hint of an error to the event of
+// a failure. Empty ones are left out.
 func (e *TaskEvent) Explain(reason string, details map[string]string, retryAfter time.Duration) {
 	if reason == "" && len(details) == 0 && retryAfter <= 0 {
 		return
@@ -196,6 +196,43 @@ func EventMessage(typ, text string) TaskEvent {
 	return TaskEvent{Type: typ, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}
 }
 
+// noDetails are the Details of events that have none. It is not nil, because the API shows
+// an empty object.
+var noDetails = map[string]string{}
+
+// NoDetails returns empty Details, which many events share and nobody may change.
+func NoDetails() map[string]string { return noDetails }
+
+// commonEvents are events that most tasks have, by type.
+var commonEvents = sync.OnceValue(func() map[string][]TaskEvent {
+	out := map[string][]TaskEvent{}
+	for _, e := range []TaskEvent{
+		EventReceived(), EventSetup(), EventDownloading(), EventStarted(), EventTerminated(0, 0, false, ""), EventKilled(),
+		EventTerminated(143, 15, false, ""), EventTerminated(137, 9, false, ""), EventKilling(5 * time.Second), EventLeaderDead(), EventMainDead(),
+	} {
+		if len(e.Details) == 0 {
+			e.Details = noDetails
+		}
+		out[e.Type] = append(out[e.Type], e)
+	}
+	return out
+})
+
+// Share makes an event that many tasks have share its texts and Details with them. They
+// must not be changed afterwards.
+func (e *TaskEvent) Share() {
+	if e.Details != nil && len(e.Details) == 0 {
+		e.Details = noDetails
+	}
+	for i := range commonEvents()[e.Type] {
+		c := &commonEvents()[e.Type][i]
+		if e.Message == c.Message && e.DisplayMessage == c.DisplayMessage && e.Details != nil && maps.Equal(e.Details, c.Details) {
+			e.Type, e.Message, e.DisplayMessage, e.Details = c.Type, c.Message, c.DisplayMessage, c.Details
+			return
+		}
+	}
+}
+
 // maxEventText limits one text of an event, in bytes: drivers may send texts of any
 // length, and servers refuse reports that are too large.
 const maxEventText = 8192
@@ -233,6 +270,37 @@ func EventPaused() TaskEvent {
 }
 
 func EventResumed() TaskEvent { return EventMessage(TaskResumed, "The task continues") }
+
+// EventPausing says that a task does not run because of its schedule or an operator.
+func EventPausing(paused string) TaskEvent {
+	switch paused {
+	case PausedByOperator:
+		return EventMessage(TaskPausing, "An operator paused the task; drover alloc pause -state=scheduled has it follow its schedule again")
+	default:
+		return EventMessage(TaskPausing, "The time is outside the schedule of the task: it does not run")
+	}
+}
+
+// EventResuming says that a task runs again because of its schedule or an operator.
+func EventResuming(paused string) TaskEvent {
+	if paused == RunByOperator {
+		return EventMessage(TaskResuming, "An operator has the task run whatever its schedule says; drover alloc pause -state=scheduled ends that")
+	}
+	return EventMessage(TaskResuming, "The schedule has the task run")
+}
+
+// EventAwaitsDependency says what a task waits for.
+func EventAwaitsDependency(what string) TaskEvent {
+	return EventMessage(TaskAwaitsDependency, "The task waits for "+what)
+}
+
+// EventDependencyTimeout says that a task has waited for too long.
+func EventDependencyTimeout(d *Dependency) TaskEvent {
+	e := EventMessage(TaskDependencyTimeout, fmt.Sprintf("The task has waited %s for %s", d.Timeout, d))
+	e.FailsTask = true
+	e.Details["fails_task"] = "true"
+	return e
+}
 
 // EventUpdateFailed says why the running task could not get other resources.
 func EventUpdateFailed(why string) TaskEvent {

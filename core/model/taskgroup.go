@@ -32,6 +32,7 @@ type TaskGroup struct {
 	StopAfterClientDisconnect *time.Duration
 	MaxClientDisconnect       *time.Duration
 	PreventRescheduleOnLost   bool
+	DependsOn                 []*Dependency `json:",omitempty"` // groups of the job that come first
 }
 
 // LookupTask returns the task called name, or nil.

@@ -5,14 +5,14 @@ package model
 
 import "time"
 
-// AllocTasks is what only the node of an alloc knows of its tasks, by name, at the moment at
-// which it was asked. It is never stored.
+// AllocTasks is the current activity of an alloc's tasks, by name. Only the node knows it;
+// servers ask the node when a user does. It is never stored.
 type AllocTasks struct {
 	Tasks map[string]*TaskNow
 }
 
 // TaskNow is what a task does now. Start is nil while no start of it is under way. Paused
-// means that its driver says that it holds the task where it is.
+// means that its driver reports the task as paused.
 type TaskNow struct {
 	Start  *TaskStart `json:",omitempty"`
 	Paused bool       `json:",omitempty"`
@@ -26,7 +26,7 @@ type TaskStart struct {
 	Detail   string    `json:",omitempty"` // what it waits for, in words
 	// LastError is why the previous start failed.
 	LastError string `json:",omitempty"`
-	// Progress is what the driver says of its step; nil if it says nothing.
+	// Progress is the driver's progress in its step; nil if the driver reports none.
 	Progress *TaskProgress `json:",omitempty"`
 }
 
@@ -37,4 +37,11 @@ type TaskProgress struct {
 	Total int64
 	Unit  string    // "bytes", or another plural
 	At    time.Time // when the node heard of it
+}
+
+// TaskScheduleNow is what a task with a schedule has been told, and what it does.
+type TaskScheduleNow struct {
+	State  string    // one of the ScheduleState constants
+	Paused string    // as TaskState.Paused
+	Next   time.Time // when its window opens or closes next; zero means never
 }

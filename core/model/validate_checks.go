@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Bounds of a check. A node keeps and sends what a check says for as long as it runs.
+// Bounds of a check. A node stores and sends the results of a check for as long as it runs.
 const (
 	minCheckInterval = time.Second
 	minCheckTimeout  = time.Second
@@ -47,7 +47,8 @@ func (c *ServiceCheck) validate(p *ValidationError, s *Service, ports map[string
 	p.under("check \""+c.Name+"\" invalid", part)
 }
 
-// validateTypeOfNomad accepts grpc besides what the reference does.
+// validateTypeOfNomad checks the type for provider nomad. It accepts grpc, which the
+// reference does not.
 func (c *ServiceCheck) validateTypeOfNomad(p *ValidationError, kind string) {
 	if kind != "http" && kind != "tcp" && kind != "grpc" {
 		p.addf("invalid check type (%q), must be one of tcp, http", c.Type)
@@ -127,7 +128,7 @@ func (c *ServiceCheck) validateRequest(p *ValidationError) {
 	}
 }
 
-// validateStatus checks what makes of results a status.
+// validateStatus checks the fields that turn results into a status.
 func (c *ServiceCheck) validateStatus(p *ValidationError) {
 	switch strings.ToLower(c.InitialStatus) {
 	case "", "passing", "warning", "critical":

@@ -5,7 +5,6 @@ package model
 
 import (
 	"fmt"
-	"sort"
 	"strings"
 	"time"
 	"unicode"
@@ -16,10 +15,17 @@ func (tg *TaskGroup) validate(j *Job) ValidationError {
 	var p ValidationError
 	validateName(&p, "Task group", tg.Name)
 	tg.validateCount(&p)
+	if u := tg.Update; u != nil && j.Type == JobTypeSystem && u.Canary > 100 {
+		p.addf("Canary %d of a system job is over 100: it is the percentage of its nodes that get the new version before the promotion", u.Canary)
+	}
+	if u := tg.Update; u != nil && j.Type == JobTypeService && u.MaxParallel == 0 && u.Canary > tg.Count {
+		p.addf("Canary count %d is over the count %d of the group, and max_parallel 0 makes no deployment that would place canaries", u.Canary, tg.Count)
+	}
 	if len(tg.Tasks) == 0 {
 		p.addf("Missing tasks for task group")
 	}
 	validateConstraints(&p, tg.Constraints)
+	tg.validateContradictions(&p, j)
 	validateAffinities(&p, tg.Affinities)
 	validateSpreads(&p, tg.Spreads)
 	if (j.Type == JobTypeSystem || j.Type == JobTypeSysBatch) && (len(tg.Affinities) > 0 || len(tg.Spreads) > 0) {
@@ -27,11 +33,34 @@ func (tg *TaskGroup) validate(j *Job) ValidationError {
 	}
 	tg.validatePolicies(&p, j)
 	validateNetworks(&p, tg.Networks)
-	tg.validateVolumes(&p)
+	tg.validateVolumes(&p, j)
 	validateServices(&p, tg.Services, tg.portLabels(nil), true)
+	tg.validateChecks(&p)
 	tg.validateScaling(&p)
 	tg.validateTasks(&p, j)
+	tg.validateDependencies(&p, j)
 	return p
+}
+
+// validateChecks checks that a node can run all checks of the group.
+func (tg *TaskGroup) validateChecks(p *ValidationError) {
+	n := 0
+	count := func(services []*Service) {
+		for _, s := range services {
+			if s != nil {
+				n += len(s.Checks)
+			}
+		}
+	}
+	count(tg.Services)
+	for _, t := range tg.Tasks {
+		if t != nil {
+			count(t.Services)
+		}
+	}
+	if n > MaxChecks {
+		p.addf("the services of the group have %d checks; at most %d are run for an alloc", n, MaxChecks)
+	}
 }
 
 // validateCount checks all numbers that determine how many allocs are created.
@@ -383,27 +412,6 @@ func (tg *TaskGroup) validateTasks(p *ValidationError, j *Job) {
 	}
 	for _, t := range tg.Tasks {
 		p.under(fmt.Sprintf("Task %s validation failed", t.Name), t.validate(j, tg))
-	}
-}
-
-func (tg *TaskGroup) validateVolumes(p *ValidationError) {
-	names := make([]string, 0, len(tg.Volumes))
-	for name := range tg.Volumes {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		v := tg.Volumes[name]
-		if v == nil {
-			p.addf("Volume %s is null; remove it", name)
-			continue
-		}
-		if v.Type != "host" && v.Type != "csi" {
-			p.addf("Task group volume validation for %s failed: volume has unrecognized type %q", name, v.Type)
-		}
-		if v.Source == "" {
-			p.addf("Task group volume validation for %s failed: volume has an empty source", name)
-		}
 	}
 }
 

@@ -71,6 +71,7 @@ func (j *Job) ValidateUpTo(maxPriority int) error {
 	validateSpreads(&p, j.Spreads)
 	j.validateRules(&p)
 	j.validateGroups(&p)
+	j.validateHolds(&p)
 	j.validateFields(&p)
 	return p.err()
 }

@@ -23,6 +23,9 @@ const MaxNodeKey = 512
 // MaxNodeToken is the maximum length of the token in a registration, in bytes.
 const MaxNodeToken = 4096
 
+// MaxNUMANode is the highest number of a NUMA node of a device.
+const MaxNUMANode = 1023
+
 // Limits of texts and numbers in a registration.
 const (
 	maxNodeAmount   = 1 << 50   // MHz, MiB and other amounts
@@ -30,18 +33,32 @@ const (
 	maxReserveText  = 4096      // bytes of "22,80,8500-8600"
 	maxSecretLength = 128       // bytes
 	maxPort         = 1<<16 - 1 // highest port number
-	maxNUMANode     = 1023      // highest number of a NUMA node
 )
 
-var (
-	uuidRule     = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
-	nodePoolRule = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
-)
+var nodePoolRule = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
+
+// isUUID reports whether id has the form of a UUID, in either case. Servers ask with each
+// heartbeat of each node.
+func isUUID(id string) bool {
+	if len(id) != 36 {
+		return false
+	}
+	for i := range len(id) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		switch b := id[i]; {
+		case dash != (b == '-'):
+			return false
+		case !dash && (b < '0' || b > '9') && (b < 'a' || b > 'f') && (b < 'A' || b > 'F'):
+			return false
+		}
+	}
+	return true
+}
 
 // ValidateNodeID returns an error of class InvalidArgument if id cannot be a node's
 // id.
 func ValidateNodeID(id string) error {
-	if !uuidRule.MatchString(id) {
+	if !isUUID(id) {
 		return errdefs.InvalidArgumentf("%.80q is not an id of a node: it must be a UUID", id)
 	}
 	return nil
@@ -129,8 +146,8 @@ func (r *NodeResources) validate(p *ValidationError) {
 	}
 	for _, g := range r.Devices {
 		for _, i := range g.Instances {
-			if at, ok := i.NUMANode(); ok && (at < 0 || at > maxNUMANode) {
-				p.addf("NodeResources.Devices: device %.80q is of NUMA node %d; there are 0 to %d", i.ID, at, maxNUMANode)
+			if at, ok := i.NUMANode(); ok && (at < 0 || at > MaxNUMANode) {
+				p.addf("NodeResources.Devices: device %.80q is of NUMA node %d; there are 0 to %d", i.ID, at, MaxNUMANode)
 			}
 		}
 	}

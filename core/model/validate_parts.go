@@ -89,7 +89,7 @@ func validateComparison(p *ValidationError, what, left, right, operand string) {
 	}
 }
 
-// validateVersions checks what a version has to meet. A value with a variable has its text
+// validateVersions checks the version constraints. A value with a variable has its text
 // only on a node.
 func validateVersions(p *ValidationError, want string) {
 	if strings.Contains(want, "${") {
@@ -185,6 +185,9 @@ func validatePort(p *ValidationError, port Port, mode string) {
 	}
 }
 
+// providerName matches the names that the host of plugins lets a registry have.
+var providerName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
 var serviceName = regexp.MustCompile(`^(?i:[a-z0-9]|[a-z0-9][a-z0-9\-]{0,61}[a-z0-9])$`)
 
 func validateServices(p *ValidationError, services []*Service, ports map[string]bool, group bool) {
@@ -205,14 +208,15 @@ func validateServices(p *ValidationError, services []*Service, ports map[string]
 	}
 }
 
+// maxServiceTags limits each list of tags and metadata of a service.
+const maxServiceTags = 1000
+
 func (s *Service) validate(p *ValidationError, ports map[string]bool, group bool) {
 	if !strings.Contains(s.Name, "${") && !serviceName.MatchString(s.Name) {
 		p.addf("Service name must be valid per RFC 1123 and can contain only alphanumeric characters or dashes and must be no longer than 63 characters")
 	}
-	switch s.Provider {
-	case "", "consul", "nomad":
-	default:
-		p.addf("Service provider must be %q, or %q", "consul", "nomad")
+	if s.Provider != "" && !providerName.MatchString(s.Provider) {
+		p.addf("Service provider must be %q, %q, or the name of a registry plugin (letters, digits, '.', '_' and '-', at most 64); not %q", "consul", "nomad", s.Provider)
 	}
 	switch s.AddressMode {
 	case "", "auto", "host", "driver", "alloc", "alloc_ipv6":
@@ -226,5 +230,11 @@ func (s *Service) validate(p *ValidationError, ports map[string]bool, group bool
 	}
 	for _, c := range s.Checks {
 		c.validate(p, s, ports, group)
+	}
+	if n := max(len(s.Tags), len(s.CanaryTags), len(s.Meta), len(s.CanaryMeta)); n > maxServiceTags {
+		p.addf("service %q has %d tags or pairs of metadata; at most %d are taken, since each instance has them", s.Name, n, maxServiceTags)
+	}
+	if s.Identity != nil {
+		s.Identity.validateOfService(p, s.Name)
 	}
 }

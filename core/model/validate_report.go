@@ -19,7 +19,7 @@ const (
 // correct node.
 func (r *AllocReport) Validate() error {
 	if r == nil {
-		return errdefs.InvalidArgumentf("an alloc's report is empty; send its id and what is new of it")
+		return errdefs.InvalidArgumentf("an alloc's report is empty; send its id and its changes")
 	}
 	if !validReportedID(r.ID) {
 		return errdefs.InvalidArgumentf("%.80q is not an id of an alloc; it has 1 to %d letters, digits, dashes, dots or underscores", r.ID, maxReportedID)

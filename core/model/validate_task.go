@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// MinMemoryMB is the least memory that a task may ask for.
+const MinMemoryMB = 10
+
 // validate returns the problems of the task within its group.
 func (t *Task) validate(j *Job, tg *TaskGroup) ValidationError {
 	var p ValidationError
@@ -39,10 +42,12 @@ func (t *Task) validate(j *Job, tg *TaskGroup) ValidationError {
 		t.RestartPolicy.validate(&p)
 	}
 	t.validateLifecycle(&p)
+	t.validateSchedule(&p)
 	validateServices(&p, t.Services, tg.portLabels(t), false)
 	t.validatePaths(&p)
 	t.validateMounts(&p, tg)
 	t.validateActions(&p)
+	t.validateCSIPlugin(&p)
 	t.validateIdentities(&p)
 	return p
 }
@@ -62,8 +67,8 @@ func (t *Task) validateResources(p *ValidationError) {
 	if r.Cores == 0 && r.CPU < 1 {
 		p.addf("minimum CPU value is 1; got %d", r.CPU)
 	}
-	if r.MemoryMB < 10 {
-		p.addf("minimum MemoryMB value is 10; got %d", r.MemoryMB)
+	if r.MemoryMB < MinMemoryMB {
+		p.addf("minimum MemoryMB value is %d; got %d", MinMemoryMB, r.MemoryMB)
 	}
 	if r.MemoryMaxMB != 0 && r.MemoryMaxMB != -1 && r.MemoryMaxMB < r.MemoryMB {
 		p.addf("MemoryMaxMB value (%d) should be larger than MemoryMB value (%d)", r.MemoryMaxMB, r.MemoryMB)
@@ -229,6 +234,8 @@ func (t *Task) validateMounts(p *ValidationError, tg *TaskGroup) {
 		}
 		if m.Destination == "" {
 			p.addf("Volume Mount (%d) has no destination", i)
+		} else if escapes("", m.Destination) || path.Join("/", m.Destination) == "/" {
+			p.addf("Volume Mount (%d) has the destination %.200q, which is not a folder within the task; use one such as /data", i, m.Destination)
 		}
 		switch m.PropagationMode {
 		case "", "private", "host-to-task", "bidirectional":
@@ -248,5 +255,29 @@ func (t *Task) validateActions(p *ValidationError) {
 			p.addf("Action %s defined multiple times", a.Name)
 		}
 		seen[a.Name] = true
+	}
+}
+
+func (t *Task) validateCSIPlugin(p *ValidationError) {
+	c := t.CSIPluginConfig
+	if c == nil {
+		return
+	}
+	switch {
+	case c.ID == "":
+		p.addf("CSIPluginConfig must have a non-empty PluginID")
+	case !IsHostVolumePlugin(c.ID): // volumes name plugins of both types in one way
+		p.addf("csi_plugin has the id %.140q: it must be letters, digits, '.', '_' and '-', at most 128 of them", c.ID)
+	}
+	if !slices.Contains([]string{CSIPluginController, CSIPluginNode, CSIPluginMonolith}, c.Type) {
+		p.addf("CSIPluginConfig PluginType must be one of 'node', 'controller', or 'monolith', got: %q", c.Type)
+	}
+	for _, d := range []struct{ name, path string }{{"mount_dir", c.MountDir}, {"stage_publish_base_dir", c.StagePublishBaseDir}} {
+		if !path.IsAbs(d.path) || path.Clean(d.path) == "/" {
+			p.addf("csi_plugin has the %s %q: it must be an absolute path of a directory in the task, and not /", d.name, d.path)
+		}
+	}
+	if c.HealthTimeout <= 0 {
+		p.addf("csi_plugin has the health_timeout %s: it must be more than 0", c.HealthTimeout)
 	}
 }

@@ -104,6 +104,9 @@ func TestValidateNamesEachMistake(t *testing.T) {
 			j.TaskGroups[0].Update = &model.UpdateStrategy{HealthCheck: "task_states", HealthyDeadline: time.Minute, ProgressDeadline: 2 * time.Minute}
 			j.TaskGroups[0].Tasks[0].KillTimeout = 3 * time.Minute
 		}, "task server has a kill timeout (3m0s) longer than the group's progress deadline (2m0s)"},
+		"a provider that no plugin can have": {func(j *model.Job) {
+			j.TaskGroups[0].Services = []*model.Service{{Name: "web", Provider: "my registry"}}
+		}, `or the name of a registry plugin (letters, digits, '.', '_' and '-', at most 64); not "my registry"`},
 		"null affinity": {func(j *model.Job) { j.Affinities = []*model.Affinity{nil} }, "Job.Affinities[0] is null"},
 	} {
 		t.Run(name, func(t *testing.T) {

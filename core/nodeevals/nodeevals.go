@@ -16,7 +16,7 @@ import (
 // View is the part of the state that Of reads.
 type View interface {
 	JobByID(ns, id string) *model.Job
-	Jobs(ns string) iter.Seq[*model.Job]
+	SystemJobs() iter.Seq[*model.Job]
 	AllocsByNode(nodeID string) []*model.Allocation
 }
 
@@ -44,14 +44,14 @@ func Of(view View, node *model.Node, now time.Time, newID func() string) []*mode
 	for _, a := range view.AllocsByNode(node.ID) {
 		if !a.ClientTerminalStatus() || a.ClientStatus == model.AllocClientStatusLost && a.NextAllocation == "" {
 			job := view.JobByID(a.Namespace, a.JobID)
-			if job == nil { // purged: if the node is down, nobody else marks its alloc as lost
+			if job == nil { // purged: if the node is down, no other evaluation marks its alloc as lost
 				job = model.Purged(a.JobKey())
 			}
 			add(job)
 		}
 	}
-	for job := range view.Jobs("") {
-		if (job.Type == model.JobTypeSystem || job.Type == model.JobTypeSysBatch) && !job.Stop && !job.IsPeriodic() && !job.IsParameterized() {
+	for job := range view.SystemJobs() {
+		if !job.Stop && !job.IsPeriodic() && !job.IsParameterized() {
 			add(job)
 		}
 	}

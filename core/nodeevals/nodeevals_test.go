@@ -20,7 +20,11 @@ type view struct {
 	allocs []*model.Allocation
 }
 
-func (v view) Jobs(string) iter.Seq[*model.Job]        { return slices.Values(v.jobs) }
+func (v view) SystemJobs() iter.Seq[*model.Job] {
+	return slices.Values(slices.DeleteFunc(slices.Clone(v.jobs), func(j *model.Job) bool {
+		return j.Type != model.JobTypeSystem && j.Type != model.JobTypeSysBatch
+	}))
+}
 func (v view) AllocsByNode(string) []*model.Allocation { return v.allocs }
 
 func (v view) JobByID(_, id string) *model.Job {

@@ -19,8 +19,8 @@ const (
 	mostKeptOfAll = 64 << 20
 )
 
-// kept is the body of a request and what was read of it. Bodies that are too large to be
-// kept are read once: their requests have one attempt.
+// kept is the body of a request with the part that was read. A body that is too large to
+// keep can be read only once, so its request has one attempt.
 type kept struct {
 	peers *Peers
 	src   io.ReadCloser // nil without a body
@@ -29,7 +29,7 @@ type kept struct {
 	mu      sync.Mutex
 	data    []byte
 	gone    bool  // some of it was read and not kept
-	err     error // of src
+	err     error // error of src
 	current *reading
 }
 
@@ -87,7 +87,7 @@ func (k *kept) failed() error {
 	return errdefs.InvalidArgumentf("read the body of the request: %w", k.err)
 }
 
-// Read reads what is kept and then the rest.
+// Read returns the kept part and then the rest of the body.
 func (x *reading) Read(b []byte) (int, error) {
 	k := x.of
 	if n, err, ready := k.ready(x, b); ready {
@@ -110,7 +110,7 @@ func (x *reading) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ready returns what can be read without the client.
+// ready returns data that is kept already, without waiting for the client.
 func (k *kept) ready(x *reading, b []byte) (n int, err error, ready bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,7 +125,7 @@ func (k *kept) ready(x *reading, b []byte) (n int, err error, ready bool) {
 	return 0, k.err, k.err != nil
 }
 
-// store keeps what was read, if there is room.
+// store keeps data that was read, if there is room.
 func (k *kept) store(b []byte) {
 	if k.gone || len(b) == 0 {
 		return

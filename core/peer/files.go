@@ -53,7 +53,7 @@ func (p *Peers) KeepFile(ctx context.Context, server, digest string) error {
 func (p *Peers) reach(ctx context.Context, server string) (*rpc.Client, error) {
 	address := p.cfg.Address(server)
 	if address == "" {
-		return nil, errdefs.NotFoundf("server %s is no member of the cluster any more", server)
+		return nil, errdefs.NotFoundf("server %s is not a member of the cluster any more", server)
 	}
 	c, err := p.Client(address)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// mostForwarded is the number of HTTP requests that this server has open at the leader.
-	// Blocking queries wait on the server that the client asks, so these are short.
+	// mostForwarded limits the number of HTTP requests that this server has open at the
+	// leader. Blocking queries wait on the server that the client asks, so these are short.
 	mostForwarded = 256
 	// forwardWait is how long a request waits for its turn.
 	forwardWait = 10 * time.Second
@@ -38,10 +38,10 @@ const (
 	headerReason = "X-Drover-Reason"
 )
 
-// Do has an HTTP request answered by the leader: by here if this server leads, which may
-// write to w, and otherwise by the server that does, whose answer is copied to w. The value
-// is that of here. A request that changes nothing (repeatable) is also sent again if the
-// leader is lost before it answers.
+// Do lets the leader answer an HTTP request. If this server leads, it calls here, which may
+// write to w, and returns its value. Otherwise it forwards the request and copies the
+// leader's answer to w. A request that changes nothing (repeatable) is also sent again if
+// the leader is lost before it answers.
 func (p *Peers) Do(w http.ResponseWriter, r *http.Request, repeatable bool, here func(*http.Request) (any, error)) (any, error) {
 	if r.Header.Get(headerBy) != "" {
 		return p.answer(w, r, here)

@@ -50,8 +50,8 @@ func elsewhere() error {
 	return errdefs.WithReason(errdefs.Unavailablef("this server does not lead, or has not applied the log yet"), propose.ReasonNotLeader)
 }
 
-// lead runs here if this server leads and otherwise there, with the leader, and repeats it
-// for a while if it certainly did nothing.
+// lead calls here if this server leads and otherwise there, with the leader. It repeats the
+// call for a while if the call has certainly done nothing.
 func (p *Peers) lead(ctx context.Context, here func(context.Context) error, there func(context.Context, leader) error) error {
 	late := time.After(electing)
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
@@ -73,7 +73,7 @@ func (p *Peers) lead(ctx context.Context, here func(context.Context) error, ther
 	}
 }
 
-// final is what a client learns when no attempt has succeeded.
+// final returns the error for a client after all attempts have failed.
 func final(err error) error {
 	if propose.NotLeader(err) {
 		return noLeader()
@@ -85,8 +85,8 @@ func final(err error) error {
 	return err
 }
 
-// attempt makes one attempt. changed is closed when there is news about the leader: nobody
-// waits any longer then for a connection to the one that was lost.
+// attempt makes one attempt. changed is closed when the leader changes: then the attempt no
+// longer waits for a connection to the lost leader.
 func (p *Peers) attempt(ctx context.Context, changed <-chan struct{}, here func(context.Context) error, there func(context.Context, leader) error) error {
 	if p.Leads() {
 		tracked, wrote := propose.Track(ctx)
@@ -104,7 +104,7 @@ func (p *Peers) attempt(ctx context.Context, changed <-chan struct{}, here func(
 	if err != nil {
 		return err
 	}
-	within, cancel := context.WithTimeout(ctx, reaching)
+	within, cancel := context.WithTimeout(ctx, p.reaching)
 	reached := make(chan struct{})
 	go func() {
 		select {
@@ -134,9 +134,9 @@ func (e unknownOutcome) Error() string {
 	return "this server lost its lead when a part of the request was written; read before you retry: " + e.cause.Error()
 }
 
-// whileLeading returns a context that ends a moment after a server has ceased to lead: one
-// that hangs or is cut off would never answer. After answered it ends with ctx alone. The
-// caller must call stop.
+// whileLeading returns a context that ends a moment after a server has ceased to lead,
+// because a server that hangs or is cut off would never answer. After answered it ends with
+// ctx alone. The caller must call stop.
 func (p *Peers) whileLeading(ctx context.Context, of leader) (within context.Context, answered, stop func()) {
 	within, cancel := context.WithCancelCause(ctx)
 	watching, answered := context.WithCancel(within)

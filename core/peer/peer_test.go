@@ -243,6 +243,7 @@ func TestARequestWaitsForTheElectionAndIsCarriedOutOnce(t *testing.T) {
 
 func TestNobodyWaitsForAConnectionToALeaderThatWasReplaced(t *testing.T) {
 	leader, follower := pair(t)
+	follower.SetReaching(time.Hour)               // the test hangs if somebody waits for the connection
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +251,6 @@ func TestNobodyWaitsForAConnectionToALeaderThatWasReplaced(t *testing.T) {
 	t.Cleanup(func() { _ = mute.Close() })
 	follower.set(false, "gone", mute.Addr().String())
 	answer := make(chan string, 1)
-	began := time.Now()
 	go func() {
 		_, text := ask(t, "PUT", follower.url, "x")
 		answer <- text
@@ -261,8 +261,8 @@ func TestNobodyWaitsForAConnectionToALeaderThatWasReplaced(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	follower.set(false, leader.id, leader.address)
-	if text, took := <-answer, time.Since(began); text != "one got x" || took > time.Second { // a connection is waited for twice as long
-		t.Errorf("%s after %v", text, took)
+	if text := <-answer; text != "one got x" {
+		t.Error(text)
 	}
 }
 

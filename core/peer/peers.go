@@ -22,11 +22,12 @@ import (
 
 // Consensus is the part of core/consensus that is needed here.
 type Consensus interface {
-	// Leads reports whether this server leads and has applied what was committed before.
+	// Leads reports whether this server leads and has applied all earlier commits.
 	Leads() bool
 	// LeaderChanged returns a channel that is closed at the next change of Leader or Leads.
 	LeaderChanged() <-chan struct{}
-	// CaughtUp reports whether this server has applied what was committed before it started.
+	// CaughtUp reports whether this server has applied everything that was committed before
+	// it started.
 	CaughtUp() bool
 }
 
@@ -58,7 +59,7 @@ type Config struct {
 }
 
 // mostClients is the number of addresses whose connections are kept. A cluster has fewer
-// servers; others are addresses that servers had before.
+// servers; the rest are earlier addresses of servers.
 const mostClients = 32
 
 // Peers are the other servers of the cluster.
@@ -71,6 +72,7 @@ type Peers struct {
 	open     chan struct{} // holds a token for each forwarded HTTP request
 	kept     atomic.Int64  // bytes of bodies that are kept for another attempt
 	floor    atomic.Uint64 // see CatchUp
+	reaching time.Duration // the constant; a test waits longer
 
 	mu      sync.Mutex
 	clients map[string]*client // by address
@@ -85,12 +87,12 @@ type client struct {
 
 // New returns Peers. It connects to nobody until there is something to ask.
 func New(cfg Config) *Peers {
-	p := &Peers{cfg: cfg, logger: cfg.Logger.Named("peer"), clients: map[string]*client{}, open: make(chan struct{}, mostForwarded)}
+	p := &Peers{cfg: cfg, logger: cfg.Logger.Named("peer"), clients: map[string]*client{}, open: make(chan struct{}, mostForwarded), reaching: reaching}
 	p.http = p.transport()
 	return p
 }
 
-// Leads reports whether this server leads and has applied what was committed before.
+// Leads reports whether this server leads and has applied all earlier commits.
 func (p *Peers) Leads() bool { return p.cfg.Consensus.Leads() }
 
 // Client returns the connection to a server. It is made when it is first used, and closed
@@ -129,7 +131,7 @@ func (p *Peers) forget() {
 	delete(p.clients, oldest)
 }
 
-// Close closes all connections and fails what is under way on them.
+// Close closes all connections, which fails the calls on them.
 func (p *Peers) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +147,9 @@ func (p *Peers) Close() error {
 const (
 	// catchUp is how long CatchUp waits.
 	catchUp = 2 * time.Second
-	// startPause is how often a server that has just started looks at whether it has
-	// applied what was committed before: raft tells nobody. After that it has, for good.
+	// startPause is the interval at which a starting server checks whether it has applied
+	// all earlier commits, because raft has no event for it. Once it has, the check ends
+	// for good.
 	startPause = 10 * time.Millisecond
 )
 
@@ -160,10 +163,11 @@ func (p *Peers) saw(index uint64) {
 	}
 }
 
-// CatchUp waits until this server's state contains what was committed before the server
-// started, and all that it has shown to clients on behalf of the leader, so that an index
-// never goes backwards for them and what they have written is there. It gives up after a short time, and at once without a leader: a server
-// that is cut off must still answer stale reads.
+// CatchUp waits until this server's state contains everything that was committed before the
+// server started, and everything that clients saw through it from the leader. So an index
+// never goes backwards for a client, and a client sees its own writes. It gives up after a
+// short time, and at once without a leader: a server that is cut off must still answer
+// stale reads.
 func (p *Peers) CatchUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
@@ -198,7 +202,8 @@ func (p *Peers) reached(ctx context.Context, index uint64) bool {
 	return p.cfg.Reach(now, index) == nil
 }
 
-// start waits until this server has applied what was committed before it started.
+// start waits until this server has applied everything that was committed before it
+// started.
 func (p *Peers) start(ctx context.Context) {
 	if p.cfg.Consensus.CaughtUp() {
 		return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -17,10 +18,10 @@ import (
 // callLimit is the time limit of a call to the leader, for callers without one.
 const callLimit = 30 * time.Second
 
-// Sessions is what this server answers about the sessions of nodes: for itself while it
-// leads, and for the other servers.
+// Sessions answers the calls between servers about the sessions of nodes: as the leader,
+// and as the server of a session.
 type Sessions interface {
-	// Leading answers for the leader.
+	// Leading returns the calls of the leader, which this server answers while it leads.
 	Leading() dispatch.Leader
 	// Attached returns a node that is attached to this server.
 	Attached(nodeID string) (rpc.Node, bool)
@@ -52,6 +53,10 @@ type (
 	reportsOf struct {
 		ID      rpc.Identity
 		Reports []*model.AllocReport
+	}
+	volumeFor struct {
+		ID    rpc.Identity
+		Query rpc.VolumeQuery
 	}
 	schemasOf struct {
 		ID     rpc.Identity
@@ -90,6 +95,13 @@ var (
 		index, err := p.sessions.Leading().PutDriverSchemas(ctx, s.ID, s.Bodies)
 		return atIndex{index}, err
 	}}
+	callClaimVolume = leaderCall[volumeFor, rpc.VolumeGrant]{"ClaimVolume", func(ctx context.Context, p *Peers, v *volumeFor) (rpc.VolumeGrant, error) {
+		grant, err := p.sessions.Leading().ClaimVolume(ctx, v.ID, v.Query)
+		if errdefs.IsUnavailable(err) && !propose.NotLeader(err) {
+			return rpc.VolumeGrant{}, errdefs.Abortedf("%w", err) // it is repeated by the node, not here
+		}
+		return grant, err
+	}}
 	callAcceptKey = leaderCall[model.ServerKey, nothing]{"AcceptKey", func(ctx context.Context, p *Peers, k *model.ServerKey) (nothing, error) {
 		return nothing{}, p.cfg.AcceptKey(ctx, k)
 	}}
@@ -103,7 +115,7 @@ func (p *Peers) Answer(own Sessions) { p.sessions = own }
 // before s.Serve.
 func (p *Peers) Serve(s *rpc.Server) {
 	s.ServePeers(p.sessions.Attached, served(p, callReport), served(p, callConfirm), served(p, callHolder), served(p, callRegister), served(p, callChange),
-		served(p, callReady), served(p, callAway), served(p, callUpdateAllocs), served(p, callSchemas), served(p, callAcceptKey), p.fileParts(), p.keepFiles())
+		served(p, callReady), served(p, callAway), served(p, callUpdateAllocs), served(p, callSchemas), served(p, callClaimVolume), served(p, callAcceptKey), p.fileParts(), p.keepFiles())
 }
 
 // served is a call as the leader answers it. What another server sends is never sent on.
@@ -199,11 +211,19 @@ func (l theLeader) PutDriverSchemas(ctx context.Context, id rpc.Identity, bodies
 	return at.Index, err
 }
 
+func (l theLeader) ClaimVolume(ctx context.Context, id rpc.Identity, q rpc.VolumeQuery) (rpc.VolumeGrant, error) {
+	grant, err := ask(ctx, l.p, callClaimVolume, &volumeFor{id, q})
+	if errdefs.IsAborted(err) {
+		err = errdefs.Unavailablef("%w", err)
+	}
+	return grant, err
+}
+
 // Node returns a node whose calls go through another server. It implements dispatch.Peers.
 func (p *Peers) Node(server, nodeID string) (rpc.Node, error) {
 	address := p.cfg.Address(server)
 	if address == "" {
-		return nil, errdefs.Unavailablef("No path to node %q: its server %s is no member of the cluster any more; retry", nodeID, server)
+		return nil, errdefs.Unavailablef("No path to node %q: its server %s is not a member of the cluster any more; retry", nodeID, server)
 	}
 	c, err := p.Client(address)
 	if err != nil {

@@ -28,6 +28,8 @@ type Applier struct {
 	log  propose.Log
 	now  func() time.Time
 
+	refusals *refusals // nil: nobody counts them
+
 	mu      sync.Mutex
 	pending []*request
 	wake    chan struct{}
@@ -58,6 +60,12 @@ func NewApplier(view func() View, log propose.Log, now func() time.Time) *Applie
 
 // Submit waits until the plan is verified and its accepted part is committed.
 func (a *Applier) Submit(ctx context.Context, p *model.Plan) (*model.PlanResult, error) {
+	result, err := a.submit(ctx, p)
+	a.judge(ctx, result)
+	return result, err
+}
+
+func (a *Applier) submit(ctx context.Context, p *model.Plan) (*model.PlanResult, error) {
 	r := &request{plan: p, done: make(chan struct{})}
 	a.mu.Lock()
 	a.pending = append(a.pending, r)
@@ -224,8 +232,8 @@ func (g *group) applied() bool {
 	}
 }
 
-// answer returns the results to all waiting workers. refused is what the log entry
-// rejected of each plan that was proposed; nil means nothing.
+// answer returns the results to all waiting workers. refused has the parts of each proposed
+// plan that the log entry rejected; nil means none.
 func (g *group) answer(index uint64, refused [][]model.PlanRejection, err error) {
 	g.err = err
 	for _, r := range g.reqs {

@@ -53,7 +53,10 @@ type fixture struct {
 }
 
 // start returns an applier over a state with one node of 1000 MHz and a job.
-func start(t *testing.T) *fixture {
+func start(t *testing.T) *fixture { return begin(t, plan.Tracking{}) }
+
+// begin is start with an applier that counts refused plans.
+func begin(t *testing.T, tracking plan.Tracking) *fixture {
 	f := &fixture{store: state.New()}
 	invariants.AtEnd(t, f.store)
 	lifecycles.Check(t, f.store)
@@ -77,6 +80,7 @@ func start(t *testing.T) *fixture {
 		}
 	}
 	f.applier = plan.NewApplier(func() plan.View { return f.store.View() }, f.log, time.Now)
+	f.applier.Track(tracking)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { f.applier.Run(ctx) })

@@ -27,12 +27,13 @@ type overlay struct {
 	used   map[string][3]int64
 	dirty  map[string]bool       // nodes with a changed existing alloc
 	jobs   map[model.JobKey]bool // jobs of the results
+	holds  map[string][]string   // new ones by the volume of type csi that they ask for
 }
 
 func newOverlay(v View) *overlay {
 	return &overlay{
 		View: v, allocs: map[string]*model.Allocation{}, added: map[string][]*model.Allocation{},
-		used: map[string][3]int64{}, dirty: map[string]bool{}, jobs: map[model.JobKey]bool{},
+		used: map[string][3]int64{}, dirty: map[string]bool{}, jobs: map[model.JobKey]bool{}, holds: map[string][]string{},
 	}
 }
 
@@ -56,6 +57,7 @@ func (o *overlay) apply(p *model.Plan, r *model.PlanResult) {
 func (o *overlay) put(old, a *model.Allocation) {
 	if old == nil {
 		o.added[a.NodeID] = append(o.added[a.NodeID], a)
+		o.hold(a)
 	} else {
 		o.dirty[a.NodeID] = true
 		o.add(old, -1)
@@ -70,6 +72,45 @@ func (o *overlay) add(a *model.Allocation, sign int64) {
 	}
 	r, u := a.AllocatedResources.Comparable(), o.used[a.NodeID]
 	o.used[a.NodeID] = [3]int64{u[0] + sign*r.CPUShares, u[1] + sign*r.MemoryMB, u[2] + sign*r.DiskMB}
+}
+
+// hold notes which volumes of type csi a new alloc holds.
+func (o *overlay) hold(a *model.Allocation) {
+	job := a.Job
+	if job == nil {
+		job = o.JobOf(a)
+	}
+	if job == nil {
+		return
+	}
+	tg := job.LookupTaskGroup(a.TaskGroup)
+	if tg == nil {
+		return
+	}
+	for _, r := range tg.Volumes {
+		if r.IsCSI() {
+			key := a.Namespace + "\x00" + r.VolumeName(a.Index())
+			o.holds[key] = append(o.holds[key], a.ID)
+		}
+	}
+}
+
+// CSIVolumeHolders implements feasible.VolumeView.
+func (o *overlay) CSIVolumeHolders(namespace, id string) []*model.Allocation {
+	below, added := o.View.CSIVolumeHolders(namespace, id), o.holds[namespace+"\x00"+id]
+	out := make([]*model.Allocation, 0, len(below)+len(added))
+	for _, a := range below {
+		if changed := o.allocs[a.ID]; changed != nil {
+			a = changed
+		}
+		if !a.ClientTerminalStatus() {
+			out = append(out, a)
+		}
+	}
+	for _, id := range added {
+		out = append(out, o.allocs[id])
+	}
+	return out
 }
 
 // AllocByID implements feasible.NodeView.

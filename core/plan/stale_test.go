@@ -25,12 +25,14 @@ import (
 // stale drives a cluster in which everything happens between the moment at which
 // a plan is made, verified and applied.
 type stale struct {
-	t       *testing.T
-	rng     *rand.Rand
-	store   *state.Store
-	fsm     *fsm.FSM
-	now     time.Time
-	ids     int
+	t          *testing.T
+	rng        *rand.Rand
+	store      *state.Store
+	fsm        *fsm.FSM
+	now        time.Time
+	ids        int
+	exclusives bool // jobs ask for ports, cores and devices
+
 	between bool // something happens between verification and Apply
 	stopped map[string]bool
 	ended   map[string]string
@@ -78,8 +80,12 @@ func (s *stale) node(i int, cpu int64) {
 		ID: fmt.Sprint("n", i), Datacenter: "dc1", NodePool: "default", Status: model.NodeStatusReady,
 		Attributes: map[string]string{"driver.raw_exec": "1"},
 		NodeResources: &model.NodeResources{
-			Cpu: model.NodeCpuResources{CpuShares: cpu}, Memory: model.NodeMemoryResources{MemoryMB: 10000}, Disk: model.NodeDiskResources{DiskMB: 10000},
+			Cpu:    model.NodeCpuResources{CpuShares: cpu, TotalCpuCores: 3, ReservableCpuCores: []uint16{0, 1, 2}},
+			Memory: model.NodeMemoryResources{MemoryMB: 10000}, Disk: model.NodeDiskResources{DiskMB: 10000},
+			NodeNetworks: []*model.NodeNetworkResource{{Mode: "host", Addresses: []model.NodeNetworkAddress{{Alias: "default", Address: "10.0.0.1"}}}},
+			Devices:      []*model.NodeDeviceResource{{Vendor: "nvidia", Type: "gpu", Name: "a100", Instances: []*model.NodeDevice{{ID: "gpu0", Healthy: true}, {ID: "gpu1", Healthy: true}}}},
 		},
+		NodeMaxAllocs: 4,
 	}
 	n.ComputedClass = n.ComputeClass()
 	s.apply(&fsm.RegisterNode{Node: n})
@@ -98,9 +104,28 @@ func (s *stale) job(id string, count int) {
 	if id == "rolling" {
 		tg.Update = &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: time.Hour}
 	}
+	s.exclusive(tg)
 	s.apply(&fsm.UpsertJob{Job: &model.Job{
 		ID: id, Name: id, Namespace: "default", Type: "service", Priority: priority, Datacenters: []string{"*"}, NodePool: "default", TaskGroups: []*model.TaskGroup{tg},
 	}})
+}
+
+// exclusive makes a group ask for what only one alloc can have.
+func (s *stale) exclusive(tg *model.TaskGroup) {
+	if !s.exclusives {
+		return
+	}
+	ask := tg.Tasks[0].Resources
+	switch s.rng.IntN(5) {
+	case 0:
+		tg.Networks = []*model.NetworkResource{{ReservedPorts: []model.Port{{Label: "http", Value: 8080}}}}
+	case 1:
+		tg.Networks = []*model.NetworkResource{{DynamicPorts: []model.Port{{Label: "http"}}}}
+	case 2:
+		ask.Devices = []*model.RequestedDevice{{Name: "nvidia/gpu", Count: 1}}
+	case 3:
+		ask.Cores = 1
+	}
 }
 
 var staleJobs = []string{"plain", "patient", "rolling"}
@@ -223,17 +248,48 @@ func (s *stale) fits(since uint64) {
 	s.t.Helper()
 	v := s.store.View()
 	for n := range v.Nodes() {
-		used, fresh := int64(0), false
+		used, live, fresh := int64(0), 0, false
+		holders := map[string][]*model.Allocation{}
 		for _, a := range v.AllocsByNode(n.ID) {
 			if !a.TerminalStatus() {
 				used += a.AllocatedResources.Comparable().CPUShares
+				live++
 				fresh = fresh || a.CreateIndex > since
+				for _, what := range exclusiveOf(a) {
+					holders[what] = append(holders[what], a)
+				}
 			}
+		}
+		for what, as := range holders {
+			if len(as) > 1 && max(as[0].CreateIndex, as[1].CreateIndex) > since {
+				s.t.Fatalf("node %s: %s is held by %s and %s", n.ID, what, as[0].Name, as[1].Name)
+			}
+		}
+		if fresh && live > n.NodeMaxAllocs {
+			s.t.Fatalf("node %s, which takes %d allocs, has %d", n.ID, n.NodeMaxAllocs, live)
 		}
 		if fresh && used > n.NodeResources.Cpu.CpuShares {
 			s.t.Fatalf("node %s of %d MHz was given so much that it runs %d MHz", n.ID, n.NodeResources.Cpu.CpuShares, used)
 		}
 	}
+}
+
+// exclusiveOf returns what no other alloc on its node may have.
+func exclusiveOf(a *model.Allocation) (out []string) {
+	for _, p := range a.AllocatedResources.Shared.Ports {
+		out = append(out, fmt.Sprint("port ", p.Value))
+	}
+	for _, task := range a.AllocatedResources.Tasks {
+		for _, c := range task.Cpu.ReservedCores {
+			out = append(out, fmt.Sprint("core ", c))
+		}
+		for _, d := range task.Devices {
+			for _, id := range d.DeviceIDs {
+				out = append(out, "device "+id)
+			}
+		}
+	}
+	return out
 }
 
 // once checks that no two allocs of a job that tolerates no disconnects run for one place.
@@ -315,7 +371,7 @@ func TestAPlanMadeOnOlderStateUndoesAndOverfillsNothing(t *testing.T) {
 	for seed := range uint64(40) {
 		s := &stale{
 			t: t, rng: rand.New(rand.NewPCG(seed, 9)), store: state.New(), now: time.Unix(1_700_000_000, 0).UTC(),
-			stopped: map[string]bool{}, ended: map[string]string{}, asked: map[string]bool{},
+			stopped: map[string]bool{}, ended: map[string]string{}, asked: map[string]bool{}, exclusives: seed%2 == 1,
 		}
 		s.fsm = fsm.New(s.store, hclog.NewNullLogger())
 		a := plan.NewApplier(func() plan.View { return s.store.View() }, s, func() time.Time { return s.now })

@@ -4,6 +4,9 @@
 package plan
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
@@ -17,8 +20,14 @@ func Verify(v View, p *model.Plan) *model.PlanResult { return verify(newOverlay(
 func verify(o *overlay, p *model.Plan) *model.PlanResult {
 	r := &model.PlanResult{Rejections: []model.PlanRejection{{Reason: "another plan of the job came first"}}}
 	if !o.planned(p) {
+		fits := map[string][]*model.Allocation{} // by node; a node may be asked again for fewer
 		r = fsm.Accept(o, p, func(n *model.Node, stop, place []*model.Allocation) string {
-			return feasible.Fits(o, n, feasible.Change{Stop: stop, Place: place})
+			delete(fits, n.ID)
+			why := feasible.Fits(o, n, feasible.Change{Stop: stop, Place: place, Elsewhere: slices.Concat(slices.Collect(maps.Values(fits))...)})
+			if why == "" {
+				fits[n.ID] = place
+			}
+			return why
 		})
 	}
 	if len(r.Rejections) > 0 {

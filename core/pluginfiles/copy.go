@@ -42,8 +42,8 @@ func (s *Store) Part(digest string, offset int64) ([]byte, error) {
 // Source reads parts of the files of another server, as Part does.
 type Source func(ctx context.Context, digest string, offset int64) ([]byte, error)
 
-// Copy stores a file that another server has: it asks the sources in their order until one
-// has the file. Only one file is copied at a time. NotFound: none of them has it.
+// Copy copies a file from another server: it asks the sources in their order until one has
+// the file. Only one file is copied at a time. NotFound: none of them has it.
 func (s *Store) Copy(ctx context.Context, digest string, sources []Source) error {
 	select {
 	case s.copying <- struct{}{}:

@@ -79,8 +79,8 @@ func (s *Store) path(digest string) (string, error) {
 	return filepath.Join(s.dir, digits), nil
 }
 
-// Put stores what r gives if it has the digest. A file that is there already is
-// not read again.
+// Put stores the contents of r if they have the digest. If the file exists already, r is
+// not read.
 func (s *Store) Put(digest string, r io.Reader) (File, error) {
 	path, err := s.path(digest)
 	if err != nil {

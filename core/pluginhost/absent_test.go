@@ -125,7 +125,7 @@ func resting(st pluginhost.PluginStatus) bool {
 
 func TestADriverThatIsStartedOnDemandRestsWhileItHasNoTasks(t *testing.T) {
 	cfg := config(t, "on-demand")
-	cfg.AbsentInterval, cfg.PingInterval = 200*time.Millisecond, 20*time.Millisecond
+	cfg.AbsentInterval, cfg.Pings.Interval = 200*time.Millisecond, 20*time.Millisecond
 	h := start(t, cfg)
 	await(t, h, "its rest", resting)
 	prints, _ := h.Fingerprints()
@@ -161,7 +161,7 @@ func TestADriverThatIsStartedOnDemandRestsWhileItHasNoTasks(t *testing.T) {
 
 func TestManyCallsToARestingDriverAllSucceed(t *testing.T) {
 	cfg := config(t, "on-demand")
-	cfg.AbsentInterval, cfg.PingInterval = 2*time.Millisecond, time.Millisecond // it rests whenever it can
+	cfg.AbsentInterval, cfg.Pings.Interval = 2*time.Millisecond, time.Millisecond // it rests whenever it can
 	h := start(t, cfg)
 	await(t, h, "its rest", resting)
 	d, err := h.Driver("on-demand")

@@ -64,7 +64,7 @@ func TestWhatIsNoPluginOrLiesIsRefusedWithATypedError(t *testing.T) {
 	}{
 		"wrong-cookie":      {errdefs.Unavailable, "ended with exit code 1 before the handshake"},
 		"garbage-handshake": {errdefs.FailedPrecondition, "its handshake does not fit this agent"},
-		"garbage-socket":    {errdefs.Unavailable, "does not say what it is"},
+		"garbage-socket":    {errdefs.Unavailable, "does not answer Info"},
 		"moon":              {errdefs.FailedPrecondition, `isolates file systems in the way "moon"`},
 		"contradicts":       {errdefs.FailedPrecondition, "UnknownUser"},
 		"unsound-schema":    {errdefs.FailedPrecondition, `unknown type "quaternion"`},

@@ -10,6 +10,7 @@
 package pluginhost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,10 @@ type (
 	DeviceFingerprint = kinds.DeviceFingerprint
 	// NetworkFingerprint is what one network plugin offers.
 	NetworkFingerprint = kinds.NetworkFingerprint
+	// RegistryFingerprint is what one registry of services reaches.
+	RegistryFingerprint = kinds.RegistryFingerprint
+	// VolumeFingerprint is what one storage plugin can do.
+	VolumeFingerprint = kinds.VolumeFingerprint
 	// Names are what a plugin serves, by kind.
 	Names = kinds.Names
 	// HostReading contains the samples of one collector of the machine's stats.
@@ -57,8 +62,8 @@ type (
 	State = supervise.State
 )
 
-// The states; package supervise says what they mean. The last three are those of
-// Listed only.
+// The states; package supervise says what they mean. The last three are states of Listed
+// only.
 const (
 	StateStarting     = supervise.StateStarting
 	StateRunning      = supervise.StateRunning
@@ -80,23 +85,25 @@ type Host struct {
 	cfg      Config
 	launcher *process.Launcher
 	kinds    *kinds.Set
-	changed  *signal // of any plugin's status
+	changed  *signal // raised when the status of any plugin changes
 	catalog  *install.Catalog
 	dir      install.Dir
 	versions *install.Versions
 	locks    *locks
 	unusable unusable
 	works    *install.Works
-	shared   *supervise.Shared // what the plugins have of these
+	shared   *supervise.Shared // what all plugins share
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
 	plugins map[string]*supervise.Plugin
-	keep    bool // end without ending the processes
-	closed  bool
-	run     context.Context // of what Start began
+	// instances are the instances of storage plugins, which are not files of plugin_dir.
+	instances map[string]*supervise.Plugin
+	keep      bool // end without ending the processes
+	closed    bool
+	run       context.Context // context of everything that Start began
 }
 
 // New makes a host. Nothing runs until Start.
@@ -118,7 +125,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, launcher: launcher, changed: newSignal(), plugins: map[string]*supervise.Plugin{},
+		cfg: cfg, launcher: launcher, changed: newSignal(), plugins: map[string]*supervise.Plugin{}, instances: map[string]*supervise.Plugin{},
 	}
 	h.catalog, h.locks, h.works = install.NewCatalog(cfg.Store), newLocks(), install.NewWorks()
 	h.dir = install.Dir{Path: cfg.Dir, Disabled: cfg.Disabled, Mark: process.Tag(stateDir) + ".new"}
@@ -127,20 +134,20 @@ func New(cfg Config) (*Host, error) {
 	})
 	logs := &fifos{client: logpipe.NewClient(launcher.SocketDir(), logCommand(cfg.LogCollector, launcher.SocketDir()))}
 	h.kinds = kinds.New(kinds.Config{
-		Logger: cfg.Logger, Limits: cfg.Limits, Nomad: driver.NomadHost{Logs: logs, Topology: cfg.Topology}, StatsInterval: cfg.StatsInterval, Tasks: cfg.Tasks,
+		Logger: cfg.Logger, Limits: cfg.Limits, Nomad: driver.NomadHost{Logs: logs, Roots: cfg.Roots, Topology: cfg.Topology}, StatsInterval: cfg.StatsInterval, Tasks: cfg.Tasks,
 		Demand: h.demand, Answering: h.changed.raise, Recovered: h.works.Recovered, Owner: h.owner, Mark: launcher.Mark(), Started: launcher.FreeTasks,
 	})
 	h.shared = &supervise.Shared{
 		Logger: cfg.Logger, Launcher: h.launcher, Kinds: h.kinds, Catalog: h.catalog, Dir: h.dir, Versions: h.versions, Works: h.works,
-		Blocks: cfg.DriverConfig, Timing: cfg.timing(), Go: h.done.Go, Changed: h.changed.raise, Keep: h.keeping,
+		Blocks: cfg.DriverConfig, Timing: cfg.Timing, Go: h.done.Go, Changed: h.changed.raise, Keep: h.keeping,
 	}
 	return h, nil
 }
 
-// demand starts a plugin at once that is not kept running.
+// demand starts a plugin that runs only on demand.
 func (h *Host) demand(plugin string) {
 	h.mu.Lock()
-	s := h.plugins[plugin]
+	s := cmp.Or(h.plugins[plugin], h.instances[plugin])
 	h.mu.Unlock()
 	if s != nil {
 		s.Demand()
@@ -161,6 +168,9 @@ func (h *Host) Start(ctx context.Context) error {
 	files = h.withKept(files)
 	h.warnOfArgs(files)
 	if err := h.endLeftovers(ctx, files); err != nil {
+		return err
+	}
+	if err := h.forgetInstances(ctx); err != nil {
 		return err
 	}
 	h.sweep()
@@ -189,7 +199,7 @@ func (h *Host) Start(ctx context.Context) error {
 	}
 }
 
-// sweep removes what a killed agent left of versions.
+// sweep removes files of versions that a killed agent has left.
 func (h *Host) sweep() {
 	keep := map[string][]string{}
 	for _, name := range h.catalog.Names() {
@@ -203,7 +213,7 @@ func (h *Host) sweep() {
 func (h *Host) warnOfArgs(files []process.File) {
 	for name := range h.cfg.Args {
 		if !slices.ContainsFunc(files, func(f process.File) bool { return f.Name == name }) {
-			h.cfg.Logger.Warn("args are for the plugin whose file has the name of their block, and there is none", "plugin", name, "plugin_dir", h.cfg.Dir)
+			h.cfg.Logger.Warn("args are for the plugin whose file has the name of the block, and there is no such plugin", "plugin", name, "plugin_dir", h.cfg.Dir)
 		}
 	}
 }
@@ -234,12 +244,15 @@ func (h *Host) keeping() bool {
 	return h.keep
 }
 
-// Status lists all plugins by name.
+// Status lists all plugins and their instances by name.
 func (h *Host) Status() []PluginStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := make([]PluginStatus, 0, len(h.plugins))
 	for _, s := range h.plugins {
+		out = append(out, s.Status())
+	}
+	for _, s := range h.instances {
 		out = append(out, s.Status())
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
@@ -290,15 +303,15 @@ func (h *Host) Devices() ([]DeviceFingerprint, <-chan struct{}) {
 	return h.kinds.Devices.Fingerprints()
 }
 
-// ReserveDevices returns how a task accesses devices of one group. config is the job's
-// own for them. NotFound: no plugin has the group now. Unavailable: its plugin is being
-// restarted. InvalidArgument: the plugin does not take config.
+// ReserveDevices returns how a task accesses devices of one group. config is the config
+// block of the job's device block. NotFound: no plugin has the group now. Unavailable: its
+// plugin is being restarted. InvalidArgument: the plugin does not take config.
 func (h *Host) ReserveDevices(ctx context.Context, holder device.Holder, s device.Set, config map[string]any) (*device.Reservation, error) {
 	return h.kinds.Devices.Reserve(ctx, holder, s, config)
 }
 
 // ReleaseDevices says that a task no longer uses devices of one group, if their plugin
-// wants to know. Its errors are those of ReserveDevices.
+// wants to know. It fails as ReserveDevices does.
 func (h *Host) ReleaseDevices(ctx context.Context, holder device.Holder, s device.Set) error {
 	return h.kinds.Devices.Release(ctx, holder, s)
 }
@@ -325,8 +338,8 @@ func (h *Host) CreateNetwork(ctx context.Context, r network.Request) (*network.A
 	return h.kinds.Networks.Create(ctx, r)
 }
 
-// DestroyNetwork removes what is left of the network of an alloc, whichever plugin made
-// it. Unavailable: one that may have is away.
+// DestroyNetwork removes what is left of the network of an alloc, whichever plugin made it.
+// Unavailable: a plugin that may have made it is away.
 func (h *Host) DestroyNetwork(ctx context.Context, name, allocID string) error {
 	return h.kinds.Networks.Destroy(ctx, name, allocID)
 }

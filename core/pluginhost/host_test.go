@@ -108,11 +108,10 @@ func config(t *testing.T, plugins ...string) pluginhost.Config {
 			t.Fatal(err)
 		}
 	}
-	return pluginhost.Config{
-		Dir: dir, StateDir: t.TempDir(), Store: &memory{m: map[string][]byte{}},
-		StartTimeout: patience, PingInterval: 50 * time.Millisecond, PingTimeout: 5 * time.Second,
-		PingFailures: 2, BackoffMin: 10 * time.Millisecond, BackoffMax: 50 * time.Millisecond,
-	}
+	cfg := pluginhost.Config{Dir: dir, StateDir: t.TempDir(), Store: &memory{m: map[string][]byte{}}, StartTimeout: patience}
+	cfg.Pings.Interval, cfg.Pings.Timeout, cfg.Pings.Failures = 50*time.Millisecond, 5*time.Second, 2
+	cfg.BackoffMin, cfg.BackoffMax = 10*time.Millisecond, 50*time.Millisecond
+	return cfg
 }
 
 func start(t *testing.T, cfg pluginhost.Config) *pluginhost.Host {
@@ -300,7 +299,7 @@ func TestACrashedPluginIsReplacedAndItsTasksGoOn(t *testing.T) {
 
 func TestAHungPluginIsKilledAndReplaced(t *testing.T) {
 	cfg := config(t, "good")
-	cfg.PingTimeout = 500 * time.Millisecond
+	cfg.Pings.Timeout = 500 * time.Millisecond
 	h := start(t, cfg)
 	d := shell(t, h)
 	startTask(t, d, "t1", "sleep 1000")

@@ -52,7 +52,7 @@ func (h *Host) InstallFrom(ctx context.Context, r Release, body io.Reader) (Plug
 	return h.one(r.Name)
 }
 
-// actionOn says what an installation does to a plugin.
+// actionOn returns the name of the action: an installation or an upgrade.
 func (h *Host) actionOn(name string) string {
 	if h.catalog.Get(name).Running == "" {
 		return install.ActionInstall
@@ -146,6 +146,9 @@ func (h *Host) switchTo(ctx context.Context, r Release, stored string) error {
 	err = s.Install(ctx, r, stored)
 	if err != nil && fresh {
 		h.drop(s)
+	}
+	if err == nil {
+		h.renewInstances(ctx, r.Name)
 	}
 	return err
 }

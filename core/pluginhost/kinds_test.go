@@ -6,10 +6,12 @@
 package pluginhost_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,14 +21,32 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// built has what a test's plugin is, under the name that it is to be called by.
+// built returns a configuration with one plugin of testdata, under a name.
 func built(t *testing.T, source, name string) pluginhost.Config {
 	t.Helper()
 	cfg := config(t)
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(cfg.Dir, name), "./testdata/"+source).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %s", source, out)
+	body, err := sources[source]()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(cfg.Dir, name), body, 0o755)
+	}
+	if err != nil {
+		t.Fatalf("build %s: %v", source, err)
 	}
 	return cfg
+}
+
+// sources are plugins of testdata, each of which is built once.
+var sources = map[string]func() ([]byte, error){"kindsplugin": executable("kindsplugin"), "oldplugin": executable("oldplugin")}
+
+// executable returns a function that builds a plugin of testdata when it is first called.
+func executable(source string) func() ([]byte, error) {
+	return sync.OnceValues(func() ([]byte, error) {
+		path := filepath.Join(filepath.Dir(binary), source)
+		if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "./testdata/"+source).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%w: %s", err, out)
+		}
+		return os.ReadFile(path)
+	})
 }
 
 func TestOneProcessServesSeveralKindsAndNames(t *testing.T) {

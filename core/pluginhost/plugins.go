@@ -14,6 +14,14 @@ import (
 
 // add makes a plugin and begins to run it; h.mu is held.
 func (h *Host) add(f process.File, m supervise.Mode, firstDone func()) *supervise.Plugin {
+	if h.waits(f) && m == supervise.On {
+		s := supervise.StartResting(h.run, h.shared, f)
+		h.plugins[f.Name] = s
+		if firstDone != nil {
+			firstDone()
+		}
+		return s
+	}
 	if firstDone != nil {
 		h.kinds.Expect(f.Name)
 		told := firstDone
@@ -22,6 +30,11 @@ func (h *Host) add(f process.File, m supervise.Mode, firstDone func()) *supervis
 	s := supervise.Start(h.run, h.shared, f, m, firstDone)
 	h.plugins[f.Name] = s
 	return s
+}
+
+// waits reports whether a plugin is not started until it is asked for.
+func (h *Host) waits(f process.File) bool {
+	return slices.Contains(h.cfg.OnDemand, f.Name) && h.cfg.DriverConfig[f.Name] == nil && h.catalog.Get(f.Name).Config == nil
 }
 
 // owner returns the plugin that served a name last, if it may serve it again.
@@ -67,12 +80,14 @@ func (h *Host) withKept(files []process.File) []process.File {
 func (h *Host) endLeftovers(ctx context.Context, files []process.File) error {
 	var current []string
 	for _, f := range files {
-		current = append(current, f.Name)
+		if !h.waits(f) {
+			current = append(current, f.Name)
+		}
 	}
 	return h.launcher.EndLeftovers(ctx, current, h.catalog.Names())
 }
 
-// plugin returns a plugin, made if there is none of that name.
+// plugin returns the plugin with a name, which it creates if necessary.
 func (h *Host) plugin(name string) (s *supervise.Plugin, fresh bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +145,7 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	defer unlock()
 	s, err := h.known(name)
 	if err != nil && h.works.Get(name) != nil {
-		h.works.Forget(name) // a failed first install leaves nothing else
+		h.works.Forget(name) // nothing else is left of a failed first install
 		return nil
 	}
 	if err != nil {
@@ -145,6 +160,7 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 	if err := h.catalog.Forget(ctx, name); err != nil {
 		return err
 	}
+	h.dropInstances(ctx, name)
 	h.drop(s)
 	h.versions.Prune(name)
 	h.works.Forget(name)
@@ -156,39 +172,44 @@ func (h *Host) Remove(ctx context.Context, name string, force bool) error {
 // reachable; after the last one the process is ended. It stays disabled across
 // restarts of the agent.
 func (h *Host) Disable(ctx context.Context, name string) error {
-	unlock, err := h.lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	s, err := h.known(name)
-	if err != nil {
-		return err
-	}
-	return s.Withdraw(ctx, supervise.Disabled)
+	return h.alone(ctx, name, func(s *supervise.Plugin) error {
+		if err := s.Withdraw(ctx, supervise.Disabled); err != nil {
+			return err
+		}
+		h.refuseInstances(name, errdefs.FailedPreconditionf("plugin %q is disabled and takes no new volumes", name))
+		return nil
+	})
 }
 
 // Enable reverses Disable.
 func (h *Host) Enable(ctx context.Context, name string) error {
-	unlock, err := h.lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	s, err := h.known(name)
-	if err != nil {
-		return err
-	}
-	if s.Mode() == supervise.Gone {
-		return errdefs.FailedPreconditionf("plugin %q: its file is gone from %s; install it", name, h.cfg.Dir)
-	}
-	return s.Enable(ctx)
+	return h.alone(ctx, name, func(s *supervise.Plugin) error {
+		if s.Mode() == supervise.Gone {
+			return errdefs.FailedPreconditionf("plugin %q: its file is gone from %s; install it", name, h.cfg.Dir)
+		}
+		if err := s.Enable(ctx); err != nil {
+			return err
+		}
+		h.refuseInstances(name, nil)
+		return nil
+	})
 }
 
 // Reload starts a new process of a plugin beside the running one, which stays if the
 // new one does not become ready. A plugin that waits for its next start is started at
 // once, and bad versions may be tried again.
 func (h *Host) Reload(ctx context.Context, name string) error {
+	return h.alone(ctx, name, func(s *supervise.Plugin) error {
+		if err := s.Reload(ctx); err != nil {
+			return err
+		}
+		h.renewInstances(ctx, name)
+		return nil
+	})
+}
+
+// alone calls do for a known plugin while no other operation on the plugin runs.
+func (h *Host) alone(ctx context.Context, name string, do func(*supervise.Plugin) error) error {
 	unlock, err := h.lock(ctx, name)
 	if err != nil {
 		return err
@@ -198,5 +219,5 @@ func (h *Host) Reload(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return s.Reload(ctx)
+	return do(s)
 }

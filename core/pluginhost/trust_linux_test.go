@@ -165,14 +165,16 @@ func TestAProcessWithOtherRightsThanConfiguredIsReplaced(t *testing.T) {
 	}
 }
 
-func TestAHostilePluginIsRefused(t *testing.T) {
-	needRoot(t)
+// attacked starts the hostile plugin with what it looks for, and returns its status and what
+// came of its attempts. What it may do follows from a directory to which every user may write.
+func attacked(t *testing.T, access func(public string) confine.Access) (st pluginhost.PluginStatus, could map[string]string) {
+	t.Helper()
 	cfg := confinedConfig(t, "hostile")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
 	data, public := t.TempDir(), t.TempDir()
 	secret := filepath.Join(data, "key")
 	if err := os.WriteFile(secret, []byte("of the keyring"), 0o644); err != nil { // what its user could read
@@ -187,9 +189,10 @@ func TestAHostilePluginIsRefused(t *testing.T) {
 		}
 	}
 	cfg.Hidden = []string{data}
+	cfg.Access = map[string]confine.Access{"hostile": access(public)}
 	cfg.Env = []string{"HOSTILE_SECRET=" + secret, "HOSTILE_DIR=" + data, "HOSTILE_PUBLIC=" + public, "HOSTILE_ADDRESS=" + l.Addr().String()}
 	h := start(t, cfg)
-	st := only(t, h)
+	st = only(t, h)
 	if st.Granted == nil || st.PID == 0 {
 		t.Fatalf("it did not start: %v", st.LastError)
 	}
@@ -197,10 +200,15 @@ func TestAHostilePluginIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	could := map[string]string{}
 	if err := json.Unmarshal(raw, &could); err != nil {
 		t.Fatal(err)
 	}
+	return st, could
+}
+
+func TestAHostilePluginIsRefused(t *testing.T) {
+	needRoot(t)
+	st, could := attacked(t, func(string) confine.Access { return confine.Access{} })
 	for _, what := range []string{"read", "list", "write", "network", "signal", "environment", "memory", "trace", "mount", "namespace"} {
 		if could[what] == "" {
 			t.Errorf("it could do this: %s", what)
@@ -213,6 +221,75 @@ func TestAHostilePluginIsRefused(t *testing.T) {
 	}
 	if n, err := strconv.Atoi(could["sockets"]); err != nil || n > st.Granted.OpenFiles && !lacksFileLimit(st.Granted.Lacking) {
 		t.Errorf("it opened %s sockets", could["sockets"])
+	}
+}
+
+// TestTheKeysOfAPluginsBlockChangeWhatItMay gives a collector, one by one, what its profile
+// does not.
+func TestTheKeysOfAPluginsBlockChangeWhatItMay(t *testing.T) {
+	needRoot(t)
+	yes, no := true, false
+	t.Run("some", func(t *testing.T) {
+		st, could := attacked(t, func(public string) confine.Access {
+			return confine.Access{
+				User: "daemon", Groups: []string{"mail"}, Capabilities: []string{"CAP_NET_RAW"}, Network: &yes,
+				WritePaths: []string{public}, OpenFiles: 99, Pids: 77, MemoryMB: 66, StateMB: 55,
+			}
+		})
+		for key, want := range map[string]string{"Uid": "1\t1\t1\t1", "Groups": "8", "CapBnd": "0000000000002000", "NoNewPrivs": "1", "Seccomp": "2"} {
+			if got := procStatus(t, st.PID, key); got != want {
+				t.Errorf("%s of it is %q, want %q", key, got, want)
+			}
+		}
+		for _, what := range []string{"network", "write", "own folder"} {
+			if could[what] != "" {
+				t.Errorf("it could not do what its block allows: %s: %s", what, could[what])
+			}
+		}
+		for _, what := range []string{"read", "list", "memory", "trace", "mount", "namespace"} {
+			if could[what] == "" {
+				t.Errorf("it could do this: %s", what)
+			}
+		}
+		if g := st.Granted; g.OpenFiles != 99 || g.Pids != 77 || g.MemoryMB != 66 || g.StateMB != 55 {
+			t.Errorf("its limits are %+v", g.Rights)
+		}
+	})
+	// With all capabilities it would stop this process by tracing it.
+	t.Run("all but capabilities", func(t *testing.T) {
+		st, could := attacked(t, func(string) confine.Access {
+			return confine.Access{NoNewPrivileges: &no, Filesystem: "all", Syscalls: "all", Network: &yes, MemoryMB: -1}
+		})
+		for _, key := range []string{"NoNewPrivs", "Seccomp"} {
+			if got, want := procStatus(t, st.PID, key), procStatus(t, os.Getpid(), key); got != want {
+				t.Errorf("%s of it is %q, want %q", key, got, want)
+			}
+		}
+		for _, what := range []string{"network", "write", "read", "list"} {
+			if could[what] != "" {
+				t.Errorf("it could not do what its block allows: %s: %s", what, could[what])
+			}
+		}
+		if st.Granted.MemoryMB != 0 {
+			t.Errorf("its memory is limited to %d MiB", st.Granted.MemoryMB)
+		}
+	})
+}
+
+// TestARegistryIsTheAgentsUserAndHasLittleElse also says what follows from that user: the
+// plugin may signal the agent.
+func TestARegistryIsTheAgentsUserAndHasLittleElse(t *testing.T) {
+	needRoot(t)
+	_, could := attacked(t, func(string) confine.Access { return confine.Access{Profile: confine.ProfileRegistry} })
+	for _, what := range []string{"read", "list", "write", "environment", "memory", "trace", "mount", "namespace"} {
+		if could[what] == "" {
+			t.Errorf("it could do this: %s", what)
+		}
+	}
+	for _, what := range []string{"own folder", "network"} {
+		if could[what] != "" {
+			t.Errorf("it could not do what it may: %s: %s", what, could[what])
+		}
 	}
 }
 

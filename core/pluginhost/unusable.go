@@ -50,7 +50,7 @@ func (h *Host) Listed() []PluginStatus {
 	return out
 }
 
-// notice looks for such files and logs each once.
+// notice looks for unusable files and logs each once.
 func (h *Host) notice() {
 	found := h.dir.Unusable()
 	h.unusable.mu.Lock()

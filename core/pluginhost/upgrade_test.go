@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,11 +30,7 @@ import (
 
 // versioned is the built versionplugin, without a version.
 var versioned = sync.OnceValue(func() []byte {
-	path := filepath.Join(filepath.Dir(binary), "versionplugin")
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "./testdata/versionplugin").CombinedOutput(); err != nil {
-		panic(string(out))
-	}
-	body, err := os.ReadFile(path)
+	body, err := executable("versionplugin")()
 	if err != nil {
 		panic(err)
 	}

@@ -81,7 +81,7 @@ func (w *watcher) listen() <-chan fsnotify.Event {
 	return n.Events
 }
 
-// errors is where the system tells of changes that it could not tell.
+// errors returns the channel on which the system reports that it has lost notifications.
 func (w *watcher) errors() <-chan error {
 	if w.notify == nil {
 		return nil
@@ -114,15 +114,17 @@ func (w *watcher) look(ctx context.Context, now time.Time) (unsettled bool) {
 	for name := range there {
 		names[name] = true
 	}
-	for _, st := range h.Status() {
-		names[st.Name] = true
+	h.mu.Lock()
+	for name := range h.plugins {
+		names[name] = true
 	}
+	h.mu.Unlock()
 	for name := range w.seen {
 		if !names[name] {
 			delete(w.seen, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(names)) { // so that of several new plugins the first is started first
+	for _, name := range slices.Sorted(maps.Keys(names)) { // sorted, so that the first of several new plugins is started first
 		f, isThere := there[name]
 		id := ""
 		if isThere {
@@ -180,7 +182,9 @@ func (h *Host) follow(ctx context.Context, name string) {
 	case s.Mode() == supervise.Disabled:
 		err = s.Settle(ctx)
 	default:
-		err = s.Replace(ctx, f)
+		if err = s.Replace(ctx, f); err == nil {
+			h.renewInstances(ctx, name)
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		h.cfg.Logger.Error("a change in plugin_dir could not be followed", "plugin", name, "error", err)
@@ -203,6 +207,7 @@ func (h *Host) vanished(ctx context.Context, s *supervise.Plugin) error {
 	if over, err := s.Vanish(ctx); !over || err != nil {
 		return err
 	}
+	h.dropInstances(ctx, s.Name())
 	h.drop(s)
 	h.cfg.Logger.Info("a plugin was taken out of plugin_dir and has no tasks any more", "plugin", s.Name())
 	h.versions.Prune(s.Name())

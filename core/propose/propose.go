@@ -28,9 +28,9 @@ type Log interface {
 	Propose(ctx context.Context, command []byte) (index uint64, answer any, err error)
 }
 
-// ReasonNotLeader is the reason code (errdefs.ReasonOf) of an error which says that a server
-// does not lead and has proposed nothing, so that the leader may be asked instead. It
-// passes between machines.
+// ReasonNotLeader is the reason code (errdefs.ReasonOf) of an error which says that a
+// server does not lead and has proposed nothing, so that the caller may ask the leader
+// instead. It is transmitted between machines.
 const ReasonNotLeader = "not_leader"
 
 // NotLeader reports whether err says that the server does not lead and has proposed nothing.
@@ -85,8 +85,8 @@ func Bounded(ctx context.Context, log Log, commands ...fsm.Command) (index uint6
 	return Commands(ctx, log, commands...)
 }
 
-// Plans proposes plans as one log entry. It returns for each plan what was not applied
-// of it, nil if nothing was refused of any plan.
+// Plans proposes plans as one log entry. It returns for each plan the part that was
+// refused, or nil if no part of any plan was refused.
 func Plans(ctx context.Context, log Log, plans ...*fsm.ApplyPlan) (index uint64, refused [][]model.PlanRejection, err error) {
 	commands := make([]fsm.Command, len(plans))
 	for i, p := range plans {

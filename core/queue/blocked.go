@@ -4,12 +4,46 @@
 package queue
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
+
+// Amount is room on a node.
+type Amount struct{ CPU, Memory, Disk, Devices int64 }
+
+// Most returns the larger amount of each kind.
+func (a Amount) Most(b Amount) Amount {
+	return Amount{max(a.CPU, b.CPU), max(a.Memory, b.Memory), max(a.Disk, b.Disk), max(a.Devices, b.Devices)}
+}
+
+// holds reports whether b fits into a.
+func (a Amount) holds(b Amount) bool {
+	return a.CPU >= b.CPU && a.Memory >= b.Memory && a.Disk >= b.Disk && a.Devices >= b.Devices
+}
+
+// Room is what is free on nodes of a class in a node pool.
+type Room struct {
+	Class, Pool string
+	Free        Amount
+}
+
+// Need is what an evaluation waits for.
+type Need struct {
+	Pool    string   // "" and "all" mean nodes of any pool
+	Amounts []Amount // any of these helps; empty means that the amount is unknown
+
+	// NoRoom means that room is of no use: the evaluation waits only for dependencies.
+	NoRoom bool
+	// On are the jobs on whose allocs it depends, and Until is when it is tried again even if
+	// they do not change; zero: never.
+	On    []model.JobKey
+	Until time.Time
+}
 
 // Blocked holds evaluations that wait for resources. For each node class it stores the
 // index at which resources last became available, so that an evaluation which was
@@ -20,9 +54,12 @@ type Blocked struct {
 	mu      sync.Mutex
 	enabled bool
 	evals   map[string]*model.Evaluation // by id
+	needs   map[string]Need              // by id
 	byJob   map[model.JobKey]string
-	seen    map[string]uint64 // class -> index at which it last gained resources
-	any     uint64            // index of the last UnblockAll
+	seen    map[string]uint64                // class -> index at which it last gained resources
+	awaited map[model.JobKey]map[string]bool // job -> evals that depend on it
+	limits  limitHeap                        // of those that depend on jobs
+	any     uint64                           // index of the last UnblockAll
 	stale   []*model.Evaluation
 }
 
@@ -35,7 +72,8 @@ func NewBlocked(enqueue func(...*model.Evaluation)) *Blocked {
 }
 
 func (b *Blocked) reset() {
-	b.evals, b.byJob, b.seen, b.any, b.stale = map[string]*model.Evaluation{}, map[model.JobKey]string{}, map[string]uint64{}, 0, nil
+	b.awaited, b.limits = map[model.JobKey]map[string]bool{}, nil
+	b.evals, b.needs, b.byJob, b.seen, b.any, b.stale = map[string]*model.Evaluation{}, map[string]Need{}, map[model.JobKey]string{}, map[string]uint64{}, 0, nil
 }
 
 // SetEnabled enables or disables the queue. Disabling drops all evaluations.
@@ -51,14 +89,14 @@ func (b *Blocked) SetEnabled(on bool) {
 // Block holds an evaluation, or enqueues it at once if resources became available
 // after the state on which it was planned. An older evaluation of the same job is
 // superseded.
-func (b *Blocked) Block(e *model.Evaluation) {
-	if b.block(e) {
+func (b *Blocked) Block(e *model.Evaluation, need Need) {
+	if b.block(e, need) {
 		b.enqueue(e)
 	}
 }
 
 // block keeps an evaluation. It reports whether to enqueue it at once instead.
-func (b *Blocked) block(e *model.Evaluation) bool {
+func (b *Blocked) block(e *model.Evaluation, need Need) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.enabled {
@@ -71,14 +109,25 @@ func (b *Blocked) block(e *model.Evaluation) bool {
 			return false
 		}
 		b.stale = append(b.stale, old)
-		delete(b.evals, old.ID)
+		b.remove(old)
 	}
-	if b.missed(e) {
+	if old := b.evals[e.ID]; old != nil {
+		b.remove(old)
+	}
+	if !need.NoRoom && b.missed(e) {
 		delete(b.byJob, key)
 		return true
 	}
-	b.evals[e.ID], b.byJob[key] = e, e.ID
+	b.evals[e.ID], b.needs[e.ID], b.byJob[key] = e, need, e.ID
+	b.await(e.ID, need)
 	return false
+}
+
+func (b *Blocked) remove(e *model.Evaluation) {
+	b.unawait(e.ID)
+	delete(b.evals, e.ID)
+	delete(b.needs, e.ID)
+	delete(b.byJob, model.JobKey{Namespace: e.Namespace, ID: e.JobID})
 }
 
 // missed reports whether resources that may help became available after the
@@ -102,12 +151,25 @@ func helps(e *model.Evaluation, class string) bool {
 	return e.EscapedComputedClass || ok || !known
 }
 
-// Unblock enqueues the evaluations that resources on a node of the class may help.
-// index is the state's index at which they became available; evaluations that were
+// fits reports whether a room is in the right pool, and large enough.
+func (n Need) fits(r Room) bool {
+	if n.NoRoom {
+		return false
+	}
+	if n.Pool != "" && n.Pool != model.NodePoolAll && n.Pool != r.Pool {
+		return false
+	}
+	return len(n.Amounts) == 0 || slices.ContainsFunc(n.Amounts, r.Free.holds)
+}
+
+// Unblock enqueues the evaluations that may be able to use the room, in which resources
+// were freed. index is the state's index at which they became available; evaluations that were
 // planned on that state or a newer one have seen them.
-func (b *Blocked) Unblock(class string, index uint64) {
-	b.release(func() { b.seen[class] = max(b.seen[class], index) },
-		func(e *model.Evaluation) bool { return e.SnapshotIndex < index && helps(e, class) })
+func (b *Blocked) Unblock(room Room, index uint64) {
+	b.release(func() { b.seen[room.Class] = max(b.seen[room.Class], index) },
+		func(e *model.Evaluation) bool {
+			return e.SnapshotIndex < index && b.needs[e.ID].fits(room) && helps(e, room.Class)
+		})
 }
 
 // release calls note and enqueues the evaluations for which which is true.
@@ -125,27 +187,32 @@ func (b *Blocked) release(note func(), which func(*model.Evaluation) bool) {
 
 // UnblockNode enqueues the evaluations that wait for one node (system jobs).
 func (b *Blocked) UnblockNode(nodeID string, index uint64) {
-	b.release(func() {}, func(e *model.Evaluation) bool { return e.SnapshotIndex < index && e.NodeID == nodeID })
+	b.release(func() {}, func(e *model.Evaluation) bool {
+		return e.SnapshotIndex < index && e.NodeID == nodeID && !b.needs[e.ID].NoRoom
+	})
 }
 
-// UnblockAll enqueues all evaluations that were planned on a state before index: the
-// scheduler configuration or a quota has changed, or changes were lost.
+// UnblockAll enqueues all evaluations that wait for room and were planned on a state before
+// index: the scheduler configuration or a quota has changed, or changes were lost.
 func (b *Blocked) UnblockAll(index uint64) {
-	b.release(func() { b.any = max(b.any, index) }, func(e *model.Evaluation) bool { return e.SnapshotIndex < index })
+	b.release(func() { b.any = max(b.any, index) }, func(e *model.Evaluation) bool {
+		return e.SnapshotIndex < index && !b.needs[e.ID].NoRoom
+	})
 }
 
 // Untrack drops the blocked evaluation of a job that was stopped or changed at the
 // index, because the job's next evaluation replaces it. An evaluation that was planned
-// on the changed job is kept.
-func (b *Blocked) Untrack(namespace, jobID string, index uint64) {
+// on the changed job is kept. It returns the id of what it drops, or "".
+func (b *Blocked) Untrack(namespace, jobID string, index uint64) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := model.JobKey{Namespace: namespace, ID: jobID}
 	if e := b.evals[b.byJob[key]]; e != nil && e.SnapshotIndex < index {
 		b.stale = append(b.stale, e)
-		delete(b.evals, e.ID)
-		delete(b.byJob, key)
+		b.remove(e)
+		return e.ID
 	}
+	return ""
 }
 
 // Forget drops an evaluation that is no longer blocked in state.
@@ -156,8 +223,14 @@ func (b *Blocked) Forget(id string) {
 	if e == nil {
 		return
 	}
-	delete(b.evals, id)
-	delete(b.byJob, model.JobKey{Namespace: e.Namespace, ID: e.JobID})
+	b.remove(e)
+}
+
+// Held returns all held evaluations.
+func (b *Blocked) Held() []*model.Evaluation {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Values(b.evals))
 }
 
 // Known returns the ids of all held evaluations.
@@ -169,13 +242,15 @@ func (b *Blocked) Known() []string {
 
 func (b *Blocked) take(which func(*model.Evaluation) bool) []*model.Evaluation {
 	var out []*model.Evaluation
-	for id, e := range b.evals {
+	for _, e := range b.evals {
 		if which(e) {
 			out = append(out, e)
-			delete(b.evals, id)
-			delete(b.byJob, model.JobKey{Namespace: e.Namespace, ID: e.JobID})
+			b.remove(e)
 		}
 	}
+	slices.SortFunc(out, func(x, y *model.Evaluation) int {
+		return cmp.Or(-cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.CreateIndex, y.CreateIndex), cmp.Compare(x.ID, y.ID))
+	})
 	return out
 }
 

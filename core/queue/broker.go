@@ -22,23 +22,27 @@ type Config struct {
 	NackTimeout   time.Duration // a worker that holds an eval longer loses it; 60 s by default
 	RetryDelay    time.Duration // delay before the first retry; 1 s by default, doubled each time up to 1 min
 	DeliveryLimit int           // deliveries before the eval moves to the "failed" lane; 3 by default
+	Lanes         Lanes         // nil means one lane per namespace, all alike
 	Clock         Clock
 	Logger        hclog.Logger // may be nil
 }
 
-// TypeFailed is the lane of evaluations that reached the delivery limit.
-const TypeFailed = "_failed"
-
-// Broker delivers pending evaluations to workers. At most one evaluation of a job is
-// being processed at a time; of those that wait behind it, all but the newest are
-// superseded (see Cancelled). It is safe for concurrent use.
+// Broker delivers pending evaluations to workers. Namespaces share the workers by their
+// weights; see Lanes. At most one evaluation of a job is being processed at a time; of those
+// that wait behind it, all but the newest are superseded (see Cancelled). It is safe for
+// concurrent use.
 type Broker struct {
 	cfg Config
 
 	mu      sync.Mutex
 	enabled bool
 	paused  bool
-	ready   map[string]*lane          // by type
+	strict  bool                      // priorities count across namespaces
+	clock   float64                   // pass of the tenant that was served last
+	tenants map[string]*tenant        // by namespace
+	active  turnHeap[*tenant]         // those that can deliver
+	holds   map[string]*entry         // jobs of ordered lanes that wait for room, by eval id
+	failed  entryHeap                 // above the delivery limit
 	known   map[string]*entry         // by eval id
 	busy    map[model.JobKey]string   // job -> eval that is ready or being processed
 	waiting map[model.JobKey][]*entry // evals behind a busy job, oldest first
@@ -55,8 +59,14 @@ type entry struct {
 	token      string // set while a worker has it
 	deliveries int
 	due        time.Time // for delayed entries: when to act
-	lane       *lane     // the lane in which it is ready, or nil
-	index      int       // position in lane or delayed, -1 in neither
+	lane       *lane
+	submitted  uint64 // see Seat.Order
+	order      uint64 // submitted in the line of a lane; else 0, and first come is first served
+	isNew      bool   // see Seat
+	line       bool   // it is in the line of its lane, or was taken from there
+	readyAt    time.Time
+	in         *entryHeap // the heap in which it is ready, or nil
+	index      int        // position in that heap or in delayed, -1 in neither
 	again      *model.Evaluation
 }
 
@@ -74,30 +84,41 @@ func NewBroker(cfg Config) *Broker {
 	if cfg.Clock == nil {
 		cfg.Clock = WallClock{}
 	}
+	if cfg.Lanes == nil {
+		cfg.Lanes = oneLane{}
+	}
 	b := &Broker{cfg: cfg, timer: make(chan struct{}, 1)}
 	b.reset()
 	return b
 }
 
 func (b *Broker) reset() {
-	b.ready, b.known = map[string]*lane{}, map[string]*entry{}
+	b.known, b.tenants, b.holds = map[string]*entry{}, map[string]*tenant{}, map[string]*entry{}
+	b.active, b.failed, b.clock = nil, nil, 0
 	b.busy, b.waiting = map[model.JobKey]string{}, map[model.JobKey][]*entry{}
 	b.delayed, b.stale, b.paused = nil, nil, false
+	b.wakeAll()
+}
+
+// wakeAll lets everybody who waits for an evaluation look again.
+func (b *Broker) wakeAll() {
 	if b.wake != nil {
 		close(b.wake)
 	}
 	b.wake = make(chan struct{})
 }
 
-// SetEnabled starts or stops handing out: only the leader's broker is enabled.
-// Disabling forgets everything, and what workers still hold is not acknowledged.
+// SetEnabled starts or stops handing out: only the leader's broker is enabled. Disabling
+// forgets everything; workers can no longer acknowledge the evaluations that they have.
 func (b *Broker) SetEnabled(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.enabled = on
 	if !on {
 		b.reset()
+		return
 	}
+	b.strict = b.cfg.Lanes.Strict()
 }
 
 // Enqueue adds a pending evaluation (or a blocked one that should be retried). A known
@@ -119,13 +140,16 @@ func (b *Broker) enqueue(e *model.Evaluation) {
 		case old.token == "":
 			old.eval = e
 		case e.ModifyIndex > old.eval.ModifyIndex:
-			old.again = e // changed while a worker has it: process again after the ack
+			old.again = e // changed while a worker has it: process it again after the ack
 		}
 		return
 	}
+	b.unhold(e.ID)
 	b.seq++
-	en := &entry{eval: e, seq: b.seq, index: -1}
+	seat := b.cfg.Lanes.Seat(e)
+	en := &entry{eval: e, seq: b.seq, index: -1, lane: b.lane(seat.Lane), submitted: seat.Order, isNew: seat.New}
 	b.known[e.ID] = en
+	en.lane.depth++
 	if !e.WaitUntil.IsZero() && e.WaitUntil.After(b.cfg.Clock.Now()) {
 		b.delay(en, e.WaitUntil)
 		return
@@ -141,29 +165,37 @@ func (b *Broker) makeReady(en *entry) {
 		return
 	}
 	b.busy[key] = en.eval.ID
-	t := en.eval.Type
 	if en.deliveries >= b.cfg.DeliveryLimit {
-		t = TypeFailed
+		heap.Push(&b.failed, en)
+	} else {
+		b.push(en)
 	}
-	l := b.ready[t]
-	if l == nil {
-		l = &lane{}
-		b.ready[t] = l
-	}
-	heap.Push(l, en)
-	close(b.wake)
-	b.wake = make(chan struct{})
+	b.wakeAll()
 }
 
-// Dequeue waits for an evaluation of one of the types: highest priority first, then
-// oldest first. Ack and Nack need the token.
-func (b *Broker) Dequeue(ctx context.Context, types ...string) (*model.Evaluation, string, error) {
+// Dequeue waits for an evaluation and takes it: of the lane whose turn it is the one of
+// the highest priority, and of those the oldest. Ack and Nack need the token.
+func (b *Broker) Dequeue(ctx context.Context) (*model.Evaluation, string, error) {
+	return b.dequeue(ctx, b.pop)
+}
+
+// DequeueFailed is Dequeue for evaluations that reached the delivery limit.
+func (b *Broker) DequeueFailed(ctx context.Context) (*model.Evaluation, string, error) {
+	return b.dequeue(ctx, func() *entry {
+		if len(b.failed) == 0 {
+			return nil
+		}
+		return heap.Pop(&b.failed).(*entry)
+	})
+}
+
+func (b *Broker) dequeue(ctx context.Context, pop func() *entry) (*model.Evaluation, string, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, "", err
 		}
 		b.mu.Lock()
-		if e, token := b.next(types); e != nil {
+		if e, token := b.next(pop); e != nil {
 			b.mu.Unlock()
 			return e, token, nil
 		}
@@ -177,21 +209,16 @@ func (b *Broker) Dequeue(ctx context.Context, types ...string) (*model.Evaluatio
 	}
 }
 
-func (b *Broker) next(types []string) (*model.Evaluation, string) {
+func (b *Broker) next(pop func() *entry) (*model.Evaluation, string) {
 	if b.paused {
 		return nil, ""
 	}
-	var best *lane
-	for _, t := range types {
-		if l := b.ready[t]; l != nil && l.Len() > 0 && (best == nil || before((*l)[0], (*best)[0])) {
-			best = l
-		}
-	}
-	if best == nil {
+	en := pop()
+	if en == nil {
 		return nil, ""
 	}
-	en := heap.Pop(best).(*entry)
 	en.deliveries++
+	en.lane.unacked++
 	b.seq++
 	en.token = en.eval.ID + "/" + strconv.FormatUint(b.seq, 10)
 	b.delay(en, b.cfg.Clock.Now().Add(b.cfg.NackTimeout))
@@ -202,7 +229,7 @@ func (b *Broker) next(types []string) (*model.Evaluation, string) {
 func (b *Broker) held(id, token string) (*entry, error) {
 	en := b.known[id]
 	if en == nil || en.token != token || token == "" {
-		return nil, errdefs.FailedPreconditionf("evaluation %s is not held by this worker any more: drop what was done for it", id)
+		return nil, errdefs.FailedPreconditionf("evaluation %s is no longer held by this worker: drop its result", id)
 	}
 	return en, nil
 }
@@ -228,12 +255,19 @@ func (b *Broker) Ack(id, token string) error {
 		return err
 	}
 	b.undelay(en)
-	delete(b.known, id)
+	b.untake(en)
+	b.unknow(en)
 	b.release(en)
 	if en.again != nil && !en.again.TerminalStatus() {
 		b.enqueue(en.again)
 	}
 	return nil
+}
+
+// unknow removes an entry from those that the broker knows.
+func (b *Broker) unknow(en *entry) {
+	delete(b.known, en.eval.ID)
+	en.lane.depth--
 }
 
 // release frees the entry's job and makes the newest waiting evaluation ready.
@@ -249,7 +283,7 @@ func (b *Broker) release(en *entry) {
 	last := w[len(w)-1]
 	for _, old := range w[:len(w)-1] {
 		b.undelay(old)
-		delete(b.known, old.eval.ID)
+		b.unknow(old)
 		b.stale = append(b.stale, old.eval)
 	}
 	b.makeReady(last)
@@ -287,7 +321,7 @@ func (b *Broker) Nack(id, token string) error {
 }
 
 func (b *Broker) retry(en *entry) {
-	en.token = ""
+	b.untake(en)
 	wait := b.cfg.RetryDelay << min(en.deliveries-1, 6)
 	b.delay(en, b.cfg.Clock.Now().Add(min(wait, time.Minute)))
 }
@@ -300,8 +334,11 @@ func (b *Broker) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var s Stats
-	for _, l := range b.ready {
-		s.Ready += l.Len()
+	s.Ready = len(b.failed)
+	for _, t := range b.tenants {
+		for _, l := range t.lanes {
+			s.Ready += len(l.ready) + len(l.line)
+		}
 	}
 	for _, w := range b.waiting {
 		s.Waiting += len(w)

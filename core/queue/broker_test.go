@@ -31,12 +31,14 @@ func started(t *testing.T) (*queue.Broker, context.Context) {
 	return b, ctx
 }
 
-func get(t *testing.T, b *queue.Broker, ctx context.Context, want string, types ...string) string {
+func get(t *testing.T, b *queue.Broker, ctx context.Context, want string) string {
 	t.Helper()
-	if len(types) == 0 {
-		types = []string{"service"}
-	}
-	e, token, err := b.Dequeue(ctx, types...)
+	return taken(t, want, func() (*model.Evaluation, string, error) { return b.Dequeue(ctx) })
+}
+
+func taken(t *testing.T, want string, take func() (*model.Evaluation, string, error)) string {
+	t.Helper()
+	e, token, err := take()
 	if err != nil || e.ID != want {
 		t.Fatalf("dequeued %v, %v; want %s", e, err, want)
 	}
@@ -47,7 +49,7 @@ func nothing(t *testing.T, b *queue.Broker, ctx context.Context) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
-	if e, _, err := b.Dequeue(ctx, "service"); err == nil {
+	if e, _, err := b.Dequeue(ctx); err == nil {
 		t.Fatalf("dequeued %s, want nothing", e.ID)
 	}
 }
@@ -122,7 +124,7 @@ func TestAnEvaluationThatFailsAgainAndAgainLeavesTheLane(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		get(t, b, ctx, "a", queue.TypeFailed)
+		taken(t, "a", func() (*model.Evaluation, string, error) { return b.DequeueFailed(ctx) })
 	})
 }
 
@@ -140,13 +142,13 @@ func TestRoomWakesOnlyWhatItMayHelp(t *testing.T) {
 		}
 	})
 	b.SetEnabled(true)
-	b.Block(blockedEval("a", "j1", 10, map[string]bool{"c1": true}))
-	b.Block(blockedEval("b", "j2", 10, map[string]bool{"c1": false, "c2": true}))
-	b.Unblock("c1", 11)
+	b.Block(blockedEval("a", "j1", 10, map[string]bool{"c1": true}), queue.Need{})
+	b.Block(blockedEval("b", "j2", 10, map[string]bool{"c1": false, "c2": true}), queue.Need{})
+	b.Unblock(queue.Room{Class: "c1"}, 11)
 	if len(out) != 1 || out[0] != "a" || b.Len() != 1 {
 		t.Fatalf("woke %v, %d left", out, b.Len())
 	}
-	b.Unblock("never seen before", 12)
+	b.Unblock(queue.Room{Class: "never seen before"}, 12)
 	if len(out) != 2 || out[1] != "b" {
 		t.Fatalf("woke %v", out)
 	}
@@ -160,9 +162,9 @@ func TestRoomThatCameBeforeTheEvaluationArrivedIsNotMissed(t *testing.T) {
 		}
 	})
 	b.SetEnabled(true)
-	b.Unblock("c1", 20)
-	b.Block(blockedEval("old", "j1", 15, map[string]bool{"c1": true}))
-	b.Block(blockedEval("new", "j2", 25, map[string]bool{"c1": true}))
+	b.Unblock(queue.Room{Class: "c1"}, 20)
+	b.Block(blockedEval("old", "j1", 15, map[string]bool{"c1": true}), queue.Need{})
+	b.Block(blockedEval("new", "j2", 25, map[string]bool{"c1": true}), queue.Need{})
 	if len(out) != 1 || out[0] != "old" || b.Len() != 1 {
 		t.Fatalf("woke %v, %d left", out, b.Len())
 	}
@@ -171,8 +173,8 @@ func TestRoomThatCameBeforeTheEvaluationArrivedIsNotMissed(t *testing.T) {
 func TestAJobHasOneBlockedEvaluation(t *testing.T) {
 	b := queue.NewBlocked(func(...*model.Evaluation) {})
 	b.SetEnabled(true)
-	b.Block(blockedEval("a", "j", 1, map[string]bool{"c": true}))
-	b.Block(blockedEval("b", "j", 2, map[string]bool{"c": true}))
+	b.Block(blockedEval("a", "j", 1, map[string]bool{"c": true}), queue.Need{})
+	b.Block(blockedEval("b", "j", 2, map[string]bool{"c": true}), queue.Need{})
 	if s := b.Cancelled(); len(s) != 1 || s[0].ID != "a" || b.Len() != 1 {
 		t.Fatalf("superseded %v, %d left", s, b.Len())
 	}

@@ -4,40 +4,12 @@
 package queue
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"time"
 
 	"github.com/drover-project/drover/core/panics"
 )
-
-// lane is a heap of ready entries.
-type lane []*entry
-
-func before(x, y *entry) bool {
-	return cmp.Or(-cmp.Compare(x.eval.Priority, y.eval.Priority), cmp.Compare(x.seq, y.seq)) < 0
-}
-
-func (l lane) Len() int           { return len(l) }
-func (l lane) Less(i, j int) bool { return before(l[i], l[j]) }
-func (l lane) Swap(i, j int) {
-	l[i], l[j] = l[j], l[i]
-	l[i].index, l[j].index = i, j
-}
-func (l *lane) Push(x any) {
-	en := x.(*entry)
-	en.lane, en.index = l, len(*l)
-	*l = append(*l, en)
-}
-func (l *lane) Pop() any {
-	old := *l
-	x := old[len(old)-1]
-	old[len(old)-1] = nil
-	x.lane, x.index = nil, -1
-	*l = old[:len(old)-1]
-	return x
-}
 
 // delayHeap is a heap of entries by the time at which to act.
 type delayHeap []*entry
@@ -73,7 +45,7 @@ func (b *Broker) delay(en *entry, due time.Time) {
 }
 
 func (b *Broker) undelay(en *entry) {
-	if en.lane == nil && en.index >= 0 {
+	if en.in == nil && en.index >= 0 {
 		heap.Remove(&b.delayed, en.index)
 	}
 }
@@ -113,7 +85,7 @@ func (b *Broker) expire() (time.Duration, bool) {
 	return 0, false
 }
 
-// act does what an entry was delayed for.
+// act carries out the action for which an entry was delayed.
 func (b *Broker) act(en *entry) {
 	if en.token != "" {
 		b.retry(en)
@@ -130,6 +102,9 @@ func (b *Broker) forget(en *entry, p *panics.Panic) {
 			continue
 		}
 		delete(b.known, id)
+		if en.lane.depth--; en.token != "" {
+			en.lane.unacked--
+		}
 		for key, holder := range b.busy {
 			if holder == id {
 				delete(b.busy, key)

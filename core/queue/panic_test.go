@@ -25,7 +25,7 @@ func TestAPanicAtADelayedEvaluationCostsThatOneAlone(t *testing.T) {
 		b.mu.Lock()
 		b.known["bad"].eval = nil // no message does so
 		b.mu.Unlock()
-		e, token, err := b.Dequeue(ctx, "service")
+		e, token, err := b.Dequeue(ctx)
 		if err != nil || e.ID != "good" {
 			t.Fatalf("%v, %v", e, err)
 		}
@@ -36,7 +36,7 @@ func TestAPanicAtADelayedEvaluationCostsThatOneAlone(t *testing.T) {
 			t.Errorf("%+v is left", got)
 		}
 		b.Enqueue(bad) // as from another feed
-		if e, _, err := b.Dequeue(ctx, "service"); err != nil || e.ID != "bad" {
+		if e, _, err := b.Dequeue(ctx); err != nil || e.ID != "bad" {
 			t.Errorf("%v, %v", e, err)
 		}
 		cancel()

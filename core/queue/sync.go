@@ -17,8 +17,7 @@ func (b *Broker) Pause(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paused = on
-	close(b.wake)
-	b.wake = make(chan struct{})
+	b.wakeAll()
 }
 
 // Forget drops an evaluation that has ended. If a worker holds it, it stays there
@@ -26,6 +25,7 @@ func (b *Broker) Pause(on bool) {
 func (b *Broker) Forget(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.unhold(id)
 	en := b.known[id]
 	switch {
 	case en == nil:
@@ -38,9 +38,10 @@ func (b *Broker) Forget(id string) {
 
 // drop removes an entry that no worker holds.
 func (b *Broker) drop(en *entry) {
-	delete(b.known, en.eval.ID)
-	if en.lane != nil {
-		heap.Remove(en.lane, en.index)
+	b.unknow(en)
+	if en.in != nil {
+		heap.Remove(en.in, en.index)
+		b.settle(en.lane)
 		b.release(en)
 		return
 	}

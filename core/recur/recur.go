@@ -1,10 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package recur does again and again what brings something nearer to what the state says:
-// at each change of some tables, and at intervals for what is not in state. It owns when an
-// attempt is made, that a panic costs only the attempt, and that a failure is logged once
-// and not at each attempt.
+// Package recur runs a reconciliation again and again: at each change of some tables, and
+// at intervals for causes that are not in state. It owns when an attempt is made, that a
+// panic costs only the attempt, and that a failure is logged once and not at each attempt.
 package recur
 
 import (
@@ -27,9 +26,9 @@ type Loop struct {
 	Tables []string
 	// Later loops make the first attempt after a period, and not at once.
 	Later bool
-	// Patient loops wait for the period after a failure, also if something changes.
+	// Patient loops wait for the period after a failure, even if a table changes.
 	Patient bool
-	// Trouble is what the log says when an attempt fails.
+	// Trouble is the text of the log line of a failed attempt.
 	Trouble string
 	Logger  hclog.Logger
 }

@@ -15,19 +15,20 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// While a node is attached, its heartbeats go over the stream of its session. A call of its
-// own takes headers, a goroutine and several frames, which was most of what thousands of
-// idle nodes cost a server. Servers of earlier releases do not announce that they read the
-// stream, and nodes of earlier releases do not write to it: they use the call.
+// While a node is attached, its heartbeats go over the stream of its session. A separate
+// call needs headers, a goroutine and several frames, which was most of the cost of
+// thousands of idle nodes for a server. Servers of earlier releases do not announce that
+// they read the stream, and nodes of earlier releases do not write to it: they use the
+// call.
 
-// beatMessage is a heartbeat on the stream of a session, whose identity it has.
+// beatMessage is a heartbeat on the stream of a session. Its identity is the session's.
 type beatMessage struct {
 	Number uint64 // repeated in the answer
 	Seen   model.ClusterPoint
 }
 
-// beatAnswer is the answer to a beatMessage. Without a Lease the heartbeat was refused: the
-// node repeats it as a call, whose error says why.
+// beatAnswer is the answer to a beatMessage. If it has no Lease, the server has refused the
+// heartbeat: the node repeats it as a call, whose error has the reason.
 type beatAnswer struct {
 	Number uint64
 	Lease  *Lease
@@ -35,8 +36,8 @@ type beatAnswer struct {
 
 // answerBeats answers the heartbeats on a session's stream until it ends.
 func (s *Server) answerBeats(stream grpc.ServerStream, id Identity, node *remoteNode) {
+	var m beatMessage
 	for {
-		var m beatMessage
 		if stream.RecvMsg(&m) != nil {
 			return // the session has ended, and its handler knows why
 		}
@@ -110,7 +111,7 @@ func (b *beats) forget(number uint64) {
 	delete(b.waiting, number)
 }
 
-// answered hands an answer to the one who waits for it, if there still is one.
+// answered passes an answer to the waiting caller, if it still waits.
 func (b *beats) answered(a *beatAnswer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

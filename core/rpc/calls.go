@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -15,35 +14,60 @@ import (
 // The methods of a Node, with the types of request and answer. Answers are JSON unless
 // they are bytes.
 const (
-	MethodHostStats     = "host.stats"          // no request; the body of /v1/client/stats
-	MethodCollect       = "host.gc"             // no request; no answer
-	MethodNodeMeta      = "host.meta"           // no request; NodeMeta
-	MethodSetNodeMeta   = "host.meta.set"       // map[string]*string, what changes; NodeMeta
-	MethodNodeCluster   = "host.cluster"        // no request; NodeCluster
-	MethodTrust         = "host.cluster.trust"  // no request; NodeCluster
-	MethodNodeIdentity  = "host.identity"       // no request; NodeIdentity
-	MethodRenewIdentity = "host.identity.renew" // no request; no answer
-	MethodAllocGC       = "alloc.gc"            // AllocRequest; no answer
-	MethodAllocStats    = "alloc.stats"         // AllocRequest; the body of /v1/client/allocation/ID/stats
-	MethodChecks        = "alloc.checks"        // AllocRequest; the body of /v1/client/allocation/ID/checks
-	MethodAllocTasks    = "alloc.tasks"         // AllocRequest; model.AllocTasks
-	MethodRestart       = "alloc.restart"
-	MethodSignal        = "alloc.signal"
-	MethodPause         = "alloc.pause"
-	MethodListFiles     = "fs.ls"           // FileRequest; []FileInfo
-	MethodStatFile      = "fs.stat"         // FileRequest; FileInfo
-	MethodReadFile      = "fs.read"         // FileRequest; chunks of bytes
-	MethodStreamFile    = "fs.stream"       // FileRequest; stream of StreamFrame
-	MethodStreamLogs    = "fs.logs"         // LogRequest; stream of StreamFrame
-	MethodExec          = "exec"            // ExecRequest; input and output messages as JSON
-	MethodValidate      = "driver.validate" // ValidateRequest; []ValidateAnswer, one per config
-	MethodHTTP          = "http"            // no request; a connection to the agent's HTTP API, bytes both ways
+	MethodHostStats         = "host.stats"          // no request; the body of /v1/client/stats
+	MethodCollect           = "host.gc"             // no request; no answer
+	MethodNodeMeta          = "host.meta"           // no request; NodeMeta
+	MethodSetNodeMeta       = "host.meta.set"       // map[string]*string with the changes; NodeMeta
+	MethodNodeCluster       = "host.cluster"        // no request; NodeCluster
+	MethodTrust             = "host.cluster.trust"  // no request; NodeCluster
+	MethodNodeIdentity      = "host.identity"       // no request; NodeIdentity
+	MethodRenewIdentity     = "host.identity.renew" // no request; no answer
+	MethodAllocGC           = "alloc.gc"            // AllocRequest; no answer
+	MethodAllocStats        = "alloc.stats"         // AllocRequest; the body of /v1/client/allocation/ID/stats
+	MethodChecks            = "alloc.checks"        // AllocRequest; the body of /v1/client/allocation/ID/checks
+	MethodAllocTasks        = "alloc.tasks"         // AllocRequest; model.AllocTasks
+	MethodRestart           = "alloc.restart"
+	MethodSignal            = "alloc.signal"
+	MethodPause             = "alloc.pause"
+	MethodDirect            = "alloc.schedule"      // ScheduleRequest; map[string]model.TaskScheduleNow by task
+	MethodListFiles         = "fs.ls"               // FileRequest; []FileInfo
+	MethodStatFile          = "fs.stat"             // FileRequest; FileInfo
+	MethodReadFile          = "fs.read"             // FileRequest; chunks of bytes
+	MethodStreamFile        = "fs.stream"           // FileRequest; stream of StreamFrame
+	MethodStreamLogs        = "fs.logs"             // LogRequest; stream of StreamFrame
+	MethodExec              = "exec"                // ExecRequest; input and output messages as JSON
+	MethodValidate          = "driver.validate"     // ValidateRequest; []ValidateAnswer, one per config
+	MethodMakeVolume        = "hostvolume.create"   // model.HostVolume; HostVolume
+	MethodAdoptVolume       = "hostvolume.register" // model.HostVolume; HostVolume
+	MethodRemoveVolume      = "hostvolume.delete"   // HostVolumeRequest; no answer
+	MethodCSICreate         = "csi.create"          // StorageCall; volume.Description
+	MethodCSIDelete         = "csi.delete"          // StorageCall; no answer
+	MethodCSIValidate       = "csi.validate"        // StorageCall; no answer
+	MethodCSIList           = "csi.list"            // StorageCall; volume.VolumePage
+	MethodCSIExpand         = "csi.expand"          // StorageCall; volume.Expansion
+	MethodCSIAttach         = "csi.attach"          // StorageCall; StorageAttached
+	MethodCSIDetach         = "csi.detach"          // StorageCall; no answer
+	MethodCSISnapshot       = "csi.snapshot"        // StorageCall; volume.Snapshot
+	MethodCSIDeleteSnapshot = "csi.snapshot.delete" // StorageCall; no answer
+	MethodCSIListSnapshots  = "csi.snapshot.list"   // StorageCall; volume.SnapshotPage
+	MethodCSIRelease        = "csi.release"         // StorageCall; no answer
+	MethodCSINodeExpand     = "csi.node.expand"     // StorageCall; StorageExpanded
+	MethodHTTP              = "http"                // no request; a connection to the agent's HTTP API, bytes both ways
 
 	MethodPlugins       = "plugin.list"    // no request; []*model.AgentPlugin
 	MethodPlugin        = "plugin.read"    // PluginRequest with a Name; *model.AgentPlugin
 	MethodChangePlugin  = "plugin.change"  // PluginRequest; *model.AgentPlugin, or nothing after a removal
 	MethodInstallPlugin = "plugin.install" // PluginRequest, with the file as input if it is Streamed; *model.AgentPlugin
 )
+
+// HostVolume is what a node says of a host volume that it has made.
+type HostVolume struct {
+	HostPath      string
+	CapacityBytes int64
+}
+
+// HostVolumeRequest names a host volume.
+type HostVolumeRequest struct{ ID string }
 
 // AllocRequest names an alloc and, if the method needs it, one of its tasks.
 type AllocRequest struct {
@@ -74,7 +98,7 @@ type NodeCluster struct {
 	Standing  string
 }
 
-// NodeIdentity is what the identity of a node says, by the names in the token.
+// NodeIdentity has the claims of a node's identity, by their names in the token.
 type NodeIdentity struct {
 	Claims map[string]any
 }
@@ -99,6 +123,14 @@ type PauseRequest struct {
 	AllocID string
 	Task    string
 	Resume  bool
+}
+
+// ScheduleRequest tells a task with a schedule what to do, or all that have one. Without a
+// State it only asks.
+type ScheduleRequest struct {
+	AllocID string
+	Task    string
+	State   string
 }
 
 // FileRequest requests a file of an alloc. A Limit below 0 means up to the end. Origin
@@ -141,15 +173,15 @@ type ExecRequest struct {
 // MaxValidated is how many configs a ValidateRequest may have.
 const MaxValidated = 64
 
-// ValidateRequest asks what a driver has to say about the configs of tasks, as they are in
-// the job file: what only the start of a task knows may be missing in them.
+// ValidateRequest makes a driver check the configs of tasks, in the form of the job file:
+// attributes that only the start of a task knows may be missing.
 type ValidateRequest struct {
 	Driver  string
 	Configs []map[string]any
 }
 
-// ValidateAnswer is what a driver says about a config. Unknown is set if it could not say:
-// why.
+// ValidateAnswer is a driver's verdict on a config. Unknown is the reason if the driver
+// could not check the config.
 type ValidateAnswer struct {
 	Findings []ConfigFinding `json:",omitempty"`
 	Unknown  string          `json:",omitempty"`
@@ -184,24 +216,6 @@ type PluginRequest struct {
 	Streamed bool                `json:",omitempty"`
 	Size     int64               `json:",omitempty"` // size of the Streamed file, if known
 	Detach   bool                `json:",omitempty"` // for install and upgrade: answer before the outcome is known
-}
-
-// FileInfo describes a file of an alloc. Its JSON is the one of the public API.
-type FileInfo struct {
-	Name        string
-	IsDir       bool
-	Size        int64
-	FileMode    string
-	ModTime     time.Time
-	ContentType string `json:",omitempty"`
-}
-
-// StreamFrame is a piece of a file or a log. Its JSON is the one of the public API.
-type StreamFrame struct {
-	Offset    int64  `json:",omitempty"`
-	Data      []byte `json:",omitempty"`
-	File      string `json:",omitempty"`
-	FileEvent string `json:",omitempty"`
 }
 
 // NewCall returns a call of a method. request may be nil.

@@ -85,6 +85,10 @@ func (f *fake) Identities(_ context.Context, id rpc.Identity, q rpc.IdentityQuer
 	return rpc.IdentityAnswer{Tokens: []rpc.IdentityToken{{Name: q.Names[0], JWT: id.NodeID + q.AllocID + q.Task, TTL: time.Minute}}}, nil
 }
 
+func (f *fake) ClaimVolume(_ context.Context, _ rpc.Identity, q rpc.VolumeQuery) (rpc.VolumeGrant, error) {
+	return rpc.VolumeGrant{ID: q.Volume, Secrets: model.VolumeSecrets{"k": "v"}}, nil
+}
+
 func (f *fake) CheckToken(_ context.Context, _ rpc.Identity, token string) error {
 	if token != "good" {
 		return errdefs.PermissionDeniedf("%s", token)
@@ -299,7 +303,7 @@ func TestServersPushAndCallOverTheSession(t *testing.T) {
 		t.Fatalf("pushed %+v", got)
 	}
 
-	info, err := rpc.Ask[rpc.FileInfo](t.Context(), remote, rpc.MethodStatFile, &rpc.FileRequest{AllocID: "a", Path: "f"})
+	info, err := rpc.Ask[model.FileInfo](t.Context(), remote, rpc.MethodStatFile, &rpc.FileRequest{AllocID: "a", Path: "f"})
 	if err != nil || info.Name != "f" || info.Size != 4 {
 		t.Fatalf("stat %+v, %v", info, err)
 	}

@@ -217,6 +217,9 @@ func (c *Client) Attach(ctx context.Context, id Identity, node Node, push func(*
 		if err := session.RecvMsg(&m); err != nil {
 			return brokenSession(err)
 		}
+		if m.End != nil {
+			return fmt.Errorf("the session with the servers ended: %w", m.End.err())
+		}
 		if m.Beats {
 			c.beats.Store(hearts)
 		}

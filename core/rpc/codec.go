@@ -46,6 +46,14 @@ func serverCodec() wireCodec {
 func (wireCodec) Name() string { return "drover-msgpack" }
 
 func (c wireCodec) Marshal(v any) ([]byte, error) {
+	switch m := v.(type) {
+	case *beatMessage:
+		return m.encode(), nil
+	case *toNode:
+		if out, ok := m.encodeBeat(); ok {
+			return out, nil
+		}
+	}
 	var out []byte
 	if err := codec.NewEncoderBytes(&out, c.handle).Encode(v); err != nil {
 		return nil, fmt.Errorf("encode %T: %w", v, err)
@@ -59,6 +67,12 @@ func (c wireCodec) Unmarshal(data []byte, v any) error {
 	if b, ok := v.(*bounded); ok {
 		b.err = c.decode(data, b.into, &b.limits)
 		return nil
+	}
+	if m, ok := v.(*beatMessage); ok {
+		if m.decode(data) {
+			return nil
+		}
+		*m = beatMessage{} // what the message lacks is not that of the one before
 	}
 	return c.decode(data, v, c.limits)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// MethodAllocData has a node send the data of an ended alloc to the node of the alloc that
-// replaces it: DataRequest; chunks of bytes, of core/agent/allocdir.
+// MethodAllocData makes a node send the data of an ended alloc to the node of the alloc
+// that replaces it: DataRequest; chunks of bytes, of core/agent/allocdir.
 const MethodAllocData = "alloc.data"
 
 // DataRequest names an alloc and the tasks whose local folders are wanted besides
@@ -25,8 +25,8 @@ type DataRequest struct {
 	Tasks   []string
 }
 
-// DataPiece is a part of the answer to AllocData. The first ones, without Data, say what is
-// waited for; they come every few seconds.
+// DataPiece is a part of the answer to AllocData. While the node waits, pieces without Data
+// name the reason every few seconds.
 type DataPiece struct {
 	Waits string
 	Data  []byte

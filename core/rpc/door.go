@@ -5,7 +5,9 @@ package rpc
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +17,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Doorkeeper is a Servers that can check an identity cheaply. If Servers implements
-// it, nothing of a call is read before its caller is known.
+// Doorkeeper is a Servers that can check an identity cheaply. If Servers implements it, the
+// server reads no body of a call before it has checked the caller.
 type Doorkeeper interface {
 	// Identify returns an error, like the calls of Servers, if id is not the identity
 	// of a registered node.
@@ -34,6 +36,11 @@ const (
 	// same moment, and strangerTimeout is the time limit for each.
 	maxStrangers    = 32
 	strangerTimeout = 30 * time.Second
+	// strangersEvery is the time between two nodes that were sent away, and longestStranger
+	// the longest time for which one is. Nodes that try again as they like are most of the
+	// work of a server to which thousands come.
+	strangersEvery  = time.Millisecond
+	longestStranger = 30 * time.Second
 )
 
 // withIdentity adds the caller's identity to the calls of ctx.
@@ -55,22 +62,54 @@ func identityIn(head metadata.MD) Identity {
 // strangerKey marks the calls of nodes that are not registered yet.
 type strangerKey struct{}
 
+// cutKey is where the context of a session has what ends the session: a server that only
+// reads from a stream cannot end it otherwise.
+type cutKey struct{}
+
+// cutOf returns what ends the stream of a context with a cause, nil if it has none.
+func cutOf(ctx context.Context) context.CancelCauseFunc {
+	cut, _ := ctx.Value(cutKey{}).(context.CancelCauseFunc)
+	return cut
+}
+
 func isStranger(ctx context.Context) bool { return ctx.Value(strangerKey{}) != nil }
 
 // door admits calls by their metadata.
 type door struct {
 	keeper    Doorkeeper // nil admits all calls
 	strangers atomic.Int32
+
+	mu    sync.Mutex
+	queue time.Time // when the last of the strangers that were sent away may try again
+}
+
+// later returns how long a stranger is to wait that is sent away. Each gets a later time
+// than the one before it.
+func (d *door) later(now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.queue.Before(now) {
+		d.queue = now
+	}
+	d.queue = d.queue.Add(strangersEvery)
+	if wait := d.queue.Sub(now); wait <= longestStranger {
+		return wait
+	}
+	d.queue = now.Add(longestStranger)
+	return longestStranger/2 + rand.N(longestStranger/2) // not all at its end
 }
 
 // enter is called before anything but the metadata of a call is read. It must not
 // block.
 func (d *door) enter(ctx context.Context, call *tap.Info) (context.Context, error) {
-	if d.keeper == nil || call.FullMethodName == path(methodHTTP) || strings.HasPrefix(call.FullMethodName, peerPath("")) || !ours(call.FullMethodName) { // they check their callers themselves, or read nothing
+	if d.keeper == nil || call.FullMethodName == path(methodHTTP) || strings.HasPrefix(call.FullMethodName, peerPath("")) || !ours(call.FullMethodName) { // they check their callers themselves, or have no body
 		return ctx, nil
 	}
 	err := d.keeper.Identify(identityIn(call.Header))
 	switch {
+	case err == nil && call.FullMethodName == path(methodAttach):
+		ctx, cut := context.WithCancelCause(ctx) // its parent ends with the stream
+		return context.WithValue(ctx, cutKey{}, cut), nil
 	case err == nil:
 		return ctx, nil
 	case call.FullMethodName != path(methodRegister):
@@ -78,7 +117,8 @@ func (d *door) enter(ctx context.Context, call *tap.Info) (context.Context, erro
 	}
 	if d.strangers.Add(1) > maxStrangers {
 		d.strangers.Add(-1)
-		return ctx, errdefs.ToGRPC(errdefs.ResourceExhaustedf("%d nodes register for the first time at this moment; try again", maxStrangers))
+		wait := d.later(time.Now())
+		return ctx, errdefs.ToGRPC(errdefs.WithRetryAfter(errdefs.ResourceExhaustedf("%d nodes register for the first time at this moment; try again in %s", maxStrangers, wait.Round(time.Millisecond)), wait))
 	}
 	context.AfterFunc(ctx, func() { d.strangers.Add(-1) })
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, strangerKey{}, true), strangerTimeout)

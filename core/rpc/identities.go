@@ -13,8 +13,8 @@ import (
 // IdentityQuery asks for tokens of a task that the node runs.
 type IdentityQuery struct {
 	AllocID string
-	Task    string
-	Names   []string // of identities of the task
+	Task    string   // "" for services of the group
+	Names   []string // names of identities of the task, or of its services
 }
 
 // IdentityAnswer has a token for each name of an IdentityQuery, in that order.

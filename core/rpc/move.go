@@ -33,14 +33,14 @@ type Mover interface {
 	Leave() bool
 	// Known returns the addresses of all known servers.
 	Known() []string
-	// Learn adds servers to those that were configured, as a lease does.
+	// Learn adds servers to the configured ones, as a lease does.
 	Learn(addresses []string)
 }
 
 var _ Mover = (*Client)(nil)
 
-// connect opens a connection to a server and notes which one it is. Behind the name of a
-// service are several, which share the time that there is.
+// connect opens a connection to a server and notes which one it is. The name of a service
+// stands for several servers, which share the available time.
 func (c *Client) connect(ctx context.Context, address string) (net.Conn, error) {
 	servers := []string{address}
 	if srvname.Is(address) {
@@ -136,9 +136,9 @@ func validAddresses(addresses []string) error {
 }
 
 // merge returns the servers that a client knows: the ones that it knew in their order, as
-// long as they are configured or still told, and then the new ones in random order, which
-// spreads the nodes over them. Loopback addresses refer to the server's machine, so they
-// are of use only to a client on it.
+// long as they are configured or still announced, and then the new ones in random order,
+// which spreads the nodes over them. Loopback addresses refer to the server's machine, so
+// they are of use only to a client on it.
 func merge(known, configured, told []string, local bool) []string {
 	all := slices.Clone(configured)
 	for _, a := range told {

@@ -13,8 +13,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Calls between servers are a service of their own: its callers show a certificate of a
-// server, and act as no node. core/peer says which calls there are.
+// Calls between servers are a gRPC service of their own. Its callers must show the
+// certificate of a server, and the calls carry no identity of a node. core/peer defines the
+// calls.
 const (
 	peerService    = "drover.rpc.v1.Peers"
 	methodNodeCall = "NodeCall"

@@ -24,8 +24,8 @@ const (
 	raftProtocol  = "drover-raft/1"
 	grpcProtocol  = "h2"
 	raftByte      = 0xd7
-	http2Byte     = 'P'  // of "PRI * HTTP/2.0"
-	tlsRecordByte = 0x16 // of a TLS handshake
+	http2Byte     = 'P'  // first byte of "PRI * HTTP/2.0"
+	tlsRecordByte = 0x16 // first byte of a TLS handshake
 )
 
 const (
@@ -42,13 +42,13 @@ const (
 type PortConfig struct {
 	// TLS protects the port; nil means no TLS.
 	TLS *Credentials
-	// Handshake is the time that a connection has to tell its protocol; 0 means
+	// Handshake is the time limit for a connection to show its protocol; 0 means
 	// DefaultHandshake.
 	Handshake time.Duration
 	Logger    hclog.Logger
 }
 
-// Port is the rpc port of a server. It tells connections of raft from others.
+// Port is the rpc port of a server. It separates connections of raft from gRPC connections.
 type Port struct {
 	listener  net.Listener
 	cfg       PortConfig
@@ -132,7 +132,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// admit passes a connection on to those who speak its protocol, or refuses it.
+// admit passes a connection to the listener of its protocol, or refuses it.
 func (p *Port) admit(raw net.Conn) {
 	stop := context.AfterFunc(p.closed, func() { _ = raw.Close() }) // ends the handshake
 	conn, to, err := p.handshake(raw)
@@ -250,7 +250,7 @@ func dialRaft(ctx context.Context, address string, config *tls.Config) (net.Conn
 		return nil, errors.Join(fmt.Errorf("TLS with the server at %s: %w", address, err), raw.Close())
 	}
 	if got := conn.ConnectionState().NegotiatedProtocol; got != raftProtocol {
-		return nil, errors.Join(errdefs.FailedPreconditionf("%s does not speak %s but %q: it is no server of this version", address, raftProtocol, got), raw.Close())
+		return nil, errors.Join(errdefs.FailedPreconditionf("%s does not speak %s but %q: it is not a server of this version", address, raftProtocol, got), raw.Close())
 	}
 	return conn, nil
 }

@@ -108,7 +108,7 @@ func beat(t *testing.T, address string, config *tls.Config) {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := node.Beat(ctx, rpc.Identity{NodeID: "n", SecretID: "s"}); errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err) {
 		t.Errorf("a node: %v", err)

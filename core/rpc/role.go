@@ -19,7 +19,7 @@ import (
 type machine struct {
 	net.Conn
 	state tls.ConnectionState
-	role  error // why the other side is not a server; nil if it is, or nobody asks
+	role  error // why the other side is not a server; nil if it is one, or if nobody checks
 }
 
 // machineInfo is what is known about the other side of a gRPC connection.
@@ -42,14 +42,15 @@ func FromServer(ctx context.Context) error {
 	return nil
 }
 
-// shaken are the credentials of connections whose handshake a Port has done.
+// shaken are the gRPC credentials of connections whose handshake a Port has already
+// completed.
 type shaken struct {
 	credentials.TransportCredentials
 }
 
 func newShaken() credentials.TransportCredentials { return shaken{insecure.NewCredentials()} }
 
-// ServerHandshake returns what the Port has found out.
+// ServerHandshake returns the result of the Port's handshake.
 func (s shaken) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	m, ok := conn.(*machine)
 	if !ok {

@@ -44,8 +44,8 @@ const DefaultHandshake = 5 * time.Second
 // A client waits when it has reached the limit.
 const maxStreams = 1024
 
-// NewServer returns a gRPC server for servers, which should be a Doorkeeper. A nil
-// config means no TLS, or that of the Port whose connections it serves.
+// NewServer returns a gRPC server for servers, which should be a Doorkeeper. A nil config
+// means no TLS, or the config of the Port whose connections it serves.
 func NewServer(servers Servers, config *tls.Config, logger hclog.Logger) *Server {
 	return NewServerWithin(servers, config, logger, DefaultHandshake)
 }
@@ -112,10 +112,21 @@ func (s *Server) attach(stream grpc.ServerStream) error {
 	if err := node.send(&toNode{Beats: true}); err != nil {
 		return err
 	}
-	go s.answerBeats(stream, id, node)
-	return s.servers.Attach(stream.Context(), id, node, func(a *Assignments) error {
-		return node.send(&toNode{Assignments: a})
-	})
+	push := func(a *Assignments) error { return node.send(&toNode{Assignments: a}) }
+	sessions, ok := s.servers.(Sessions)
+	cut := cutOf(stream.Context())
+	if !ok || cut == nil {
+		go s.answerBeats(stream, id, node)
+		return s.servers.Attach(stream.Context(), id, node, push)
+	}
+	end, err := sessions.Hold(stream.Context(), id, node, push, func(why error) { node.lose(why, cut) })
+	if err != nil {
+		return err
+	}
+	s.answerBeats(stream, id, node)
+	cut(errdefs.Canceledf("the node has ended its session"))
+	end()
+	return context.Cause(stream.Context())
 }
 
 // remoteNode is a Node at the other end of a session.
@@ -134,6 +145,20 @@ func (n *remoteNode) send(m *toNode) error {
 		return errdefs.Unavailablef("the session of the node has ended")
 	}
 	return n.session.SendMsg(m)
+}
+
+// loseWithin is how long the end of a session waits until the node is told of it.
+const loseWithin = time.Second
+
+// lose tells the node why its session ends, and ends it. It does not wait: a node that does
+// not read is not told.
+func (n *remoteNode) lose(why error, cut context.CancelCauseFunc) {
+	late := time.AfterFunc(loseWithin, func() { cut(why) })
+	go func() {
+		_ = n.send(&toNode{End: &endMessage{Class: string(errdefs.ClassOf(why)), Text: why.Error()}}) // it may have gone
+		late.Stop()
+		cut(why)
+	}()
 }
 
 // end makes later sends fail: the stream must not be used after its handler.
@@ -210,7 +235,7 @@ func (s *Server) answer(stream grpc.ServerStream) error {
 	}
 	c := s.take(first.CallID)
 	if c == nil {
-		return errdefs.Canceledf("nobody waits for the answer to this call any more")
+		return errdefs.Canceledf("the caller no longer waits for the answer to this call")
 	}
 	err := c.run(stream)
 	c.finish(err)

@@ -12,12 +12,15 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// ServiceQuery requests the registrations of services on behalf of a job that runs on the
-// node. It reads the job's own namespace.
+// ServiceQuery requests the registrations of services, either on behalf of a job that runs on
+// the node, which reads the job's own namespace, or for the node's DNS server.
 type ServiceQuery struct {
 	Namespace string // of the job and of the services
 	JobID     string
 	Name      string // name of one service; "" lists all services of the namespace
+	// Names is set if the DNS server of the node asks. It asks for no job, and may ask for
+	// one service of any namespace.
+	Names bool
 
 	// Since is the Index of the node's last answer. If it is set, the servers answer
 	// when the result may differ, or after Wait.
@@ -29,8 +32,8 @@ type ServiceQuery struct {
 // result; it is at least 1.
 type ServiceAnswer struct {
 	Index     uint64
-	Instances []*model.ServiceRegistration // of the service that was asked for
-	Services  []ServiceTags                // of a list
+	Instances []*model.ServiceRegistration // set if one service was asked for
+	Services  []ServiceTags                // set if all services were asked for
 }
 
 // ServiceTags is a service with the tags of all its instances.

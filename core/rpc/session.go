@@ -22,8 +22,9 @@ type Servers interface {
 	// It also counts as a heartbeat.
 	Register(ctx context.Context, node *model.Node) (Lease, error)
 	// Change sends how the registration differs from the one that the Version of a lease
-	// stands for. It also counts as a heartbeat. Aborted: the servers have another one.
-	// Unimplemented: they are too old. After both the node must send all with Register.
+	// stands for. It also counts as a heartbeat. Aborted: the servers have another
+	// registration. Unimplemented: they are too old. After either error the node must send
+	// everything with Register.
 	Change(ctx context.Context, change *model.NodeChange) (Lease, error)
 	// Beat is the heartbeat. It is due before the lease ends.
 	Beat(ctx context.Context, id Identity) (Lease, error)
@@ -42,12 +43,20 @@ type Servers interface {
 	// Variables reads variables on behalf of a job that runs on the node. It may wait
 	// for a change, see VariableQuery.
 	Variables(ctx context.Context, id Identity, q VariableQuery) (VariableAnswer, error)
-	// Identities signs tokens for a task that the node runs. PermissionDenied: the node does
-	// not have its alloc, or that has ended. Unimplemented: the servers are too old.
+	// Identities signs tokens for a task that the node runs. PermissionDenied: the node
+	// does not have the task's alloc, or the alloc has ended. Unimplemented: the servers
+	// are too old.
 	Identities(ctx context.Context, id Identity, q IdentityQuery) (IdentityAnswer, error)
 	// CheckToken returns nil if a living task of the cluster has the token for the API, and
 	// PermissionDenied otherwise.
 	CheckToken(ctx context.Context, id Identity, token string) error
+	// ClaimVolume returns a volume that an alloc of the node needs, once it is attached to
+	// the node. It may be repeated, which an agent does before it mounts the volume again
+	// after a restart. Unavailable: it is not at the node yet, because another alloc or node
+	// has it or its plugin does not answer; the text says which, and the call is to be
+	// repeated until the alloc is to stop. PermissionDenied: the node does not have the
+	// alloc, or the alloc has ended. InvalidArgument: the alloc can never have it.
+	ClaimVolume(ctx context.Context, id Identity, q VolumeQuery) (VolumeGrant, error)
 	// Services reads registrations of services on behalf of a job that runs on the node.
 	// It may wait for a change, see ServiceQuery.
 	Services(ctx context.Context, id Identity, q ServiceQuery) (ServiceAnswer, error)
@@ -66,6 +75,14 @@ type Servers interface {
 	// ends, when push fails, when the servers lose the node, or when another session
 	// of the node replaces it. push is called by one goroutine at a time.
 	Attach(ctx context.Context, id Identity, node Node, push func(*Assignments) error) error
+}
+
+// Sessions is a Servers whose sessions need no goroutine that waits.
+type Sessions interface {
+	// Hold is Attach without its wait. It calls lose where Attach would return. The caller
+	// ends ctx and then calls end, after which nothing is pushed; it may not call end from
+	// push.
+	Hold(ctx context.Context, id Identity, node Node, push func(*Assignments) error, lose func(error)) (end func(), err error)
 }
 
 // Identity identifies and authenticates a node.
@@ -106,8 +123,8 @@ func (id Identity) Validate() error {
 // UpdateAnswer is the answer to accepted reports.
 type UpdateAnswer struct {
 	Index uint64
-	// Whole lists allocs whose report was not accepted, because the servers lack what
-	// it builds on: the node must send their full state.
+	// Whole lists allocs whose report was not accepted, because the servers lack the state
+	// on which it builds: the node must send their full state.
 	Whole []string
 	// Pause is how long the node should wait until its next batch, because the servers are
 	// loaded; 0 means as short as it likes.
@@ -138,9 +155,20 @@ type Lease struct {
 	// Version is a number that only the content of the node's registration in the state
 	// has, in the answer to a registration: see Servers.Change. 0: the servers do not say.
 	Version uint64
+	// Now is the server's clock in the answer to a registration. Zero: it does not say.
+	Now time.Time
 	// Identity is a new identity for the node, which it shows in its registrations; "" if
 	// it keeps what it has.
 	Identity string
+}
+
+// beatsPerLease is the number of heartbeats within a lease. The second is there so that one
+// that is late, because a machine is slow for a moment, costs nothing.
+const beatsPerLease = 2
+
+// BeatAfter returns how long after an answer the next heartbeat is due.
+func (l Lease) BeatAfter() time.Duration {
+	return min(max(l.TTL/beatsPerLease, 100*time.Millisecond), 10*time.Minute)
 }
 
 // Assignments are the allocs that a node should run. A node drops a message whose

@@ -51,7 +51,7 @@ func (l limits) check(data []byte) error {
 // for other values holds is -1.
 func token(data []byte) (size, holds int) {
 	switch b := data[0]; {
-	case b <= 0x7f || b >= 0xe0: // a small number
+	case b <= 0x7f || b >= 0xe0: // the code is a small number itself
 		return 1, -1
 	case b <= 0x8f:
 		return 1, 2 * int(b&0x0f)

@@ -30,7 +30,7 @@ type TLS struct {
 	// VerifyClients requires a certificate of the clients of HTTP.
 	VerifyClients bool
 	MinVersion    uint16 // 0 means TLS 1.2
-	// CipherSuites are those of TLS 1.2; nil means those of Go. TLS 1.3 has its own.
+	// CipherSuites are the suites of TLS 1.2; nil means Go's defaults. TLS 1.3 has its own.
 	CipherSuites []uint16
 }
 
@@ -46,10 +46,10 @@ type Credentials struct {
 
 	mu  sync.Mutex
 	now *certificates
-	bad [3]stamp // of files that could not be used
+	bad [3]stamp // stamps of files that could not be used
 }
 
-// certificates are what was read from the files at one time.
+// certificates are the contents of the files at one time.
 type certificates struct {
 	TLS
 	stamps [3]stamp
@@ -57,7 +57,7 @@ type certificates struct {
 	roots  *x509.CertPool
 }
 
-// stamp tells whether a file has changed.
+// stamp reports whether a file has changed.
 type stamp struct {
 	changed time.Time
 	size    int64
@@ -70,8 +70,8 @@ func (t TLS) Open(log hclog.Logger) (*Credentials, error) {
 	return c, c.Reload(t)
 }
 
-// Reload reads the files again, which may be others than before. After an error the
-// certificates that were read before stay in use.
+// Reload reads the files, whose paths may have changed. After an error the certificates
+// that were read before stay in use.
 func (c *Credentials) Reload(t TLS) error {
 	next, err := t.read(t.stamps())
 	if err != nil {
@@ -135,8 +135,9 @@ func (c *Credentials) HTTP() *tls.Config {
 	})
 }
 
-// listening returns a configuration that is made anew for each handshake. Sessions are
-// not resumed, because that would accept a machine whose authority is no longer trusted.
+// listening returns a TLS configuration that reads the current certificates at each
+// handshake. Sessions are not resumed, because that would accept a machine whose authority
+// is no longer trusted.
 func (c *Credentials) listening(complete func(*certificates, *tls.Config)) *tls.Config {
 	fresh := func() *tls.Config {
 		now := c.current()

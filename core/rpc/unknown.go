@@ -18,9 +18,9 @@ func ours(method string) bool {
 	return strings.HasPrefix(method, "/"+serviceName+"/") || strings.HasPrefix(method, "/"+peerService+"/")
 }
 
-// unknown answers calls that this server does not know: of another version of the protocol,
-// or added to this one by a later release. Callers of this version fall back to what older
-// servers know.
+// unknown answers calls that this server does not know: calls of another version of the
+// protocol, or calls that a later release has added. Newer callers then fall back to older
+// calls.
 func (s *Server) unknown(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	if ours(method) {
@@ -31,7 +31,7 @@ func (s *Server) unknown(_ any, stream grpc.ServerStream) error {
 		from = p.Addr.String()
 	}
 	s.complain.say(func(more int) {
-		s.logger.Warn("a call of an unknown version of the protocol was refused; upgrade the servers before the nodes, or stop who calls", "from", from, "call", method, "speaks", serviceName, "more", more)
+		s.logger.Warn("a call of an unknown version of the protocol was refused; upgrade the servers before the nodes, or stop the caller", "from", from, "call", method, "speaks", serviceName, "more", more)
 	})
 	return errdefs.ToGRPC(errdefs.Unimplementedf("this server speaks %s and not what %.80q is of; upgrade the servers before the nodes, or use the release of the servers", serviceName, method))
 }

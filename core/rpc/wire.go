@@ -35,16 +35,16 @@ const (
 	// aliveEvery and aliveWithin define when a silent connection is considered dead.
 	aliveEvery  = 10 * time.Second
 	aliveWithin = 5 * time.Second
-	// aliveAnyway is the silence after which a server itself asks whether a node is there.
-	// It is longer than aliveEvery, after which the node asks, so that a server seldom has
-	// to ask thousands of nodes. Their heartbeats show earlier that they are gone.
+	// aliveAnyway is the silence after which a server pings a node. It is longer than
+	// aliveEvery, after which the node pings, so that a server seldom has to ping thousands
+	// of nodes. Missing heartbeats reveal a lost node earlier.
 	aliveAnyway = 3 * aliveEvery
 	// readBuffer is the size of a connection's read buffer on a server: most messages of a
 	// node are short.
 	readBuffer = 1 << 10
 	// window is how much one side of a connection may send before the other has read it, in
-	// one stream and in all together. It is fixed: gRPC's own measuring takes a ping with
-	// nearly each call, which was most of what the heartbeats of idle nodes cost.
+	// one stream and in all together. It is fixed, because gRPC's own estimate needs a ping
+	// with nearly each call, which was most of the cost of idle nodes' heartbeats.
 	window = 1 << 20
 )
 
@@ -112,7 +112,15 @@ type toNode struct {
 	// Beats, in the first message, means that the server reads heartbeats on the stream.
 	Beats bool
 	Beat  *beatAnswer
+	// End, in the last message, is why the servers end the session. Servers that hold a session
+	// without a goroutine can say it in no other way: see Sessions.
+	End *endMessage
 }
+
+// endMessage is an error.
+type endMessage struct{ Class, Text string }
+
+func (m *endMessage) err() error { return errdefs.New(errdefs.Class(m.Class), errors.New(m.Text)) }
 
 // answerMessage is a message of the node on the stream of a call: first CallID, then
 // data, then the end.
@@ -215,6 +223,7 @@ func service() *grpc.ServiceDesc {
 			pluginsMethod(),
 			identitiesMethod(),
 			checkTokenMethod(),
+			claimVolumeMethod(),
 		},
 		Streams: []grpc.StreamDesc{
 			bothWays(methodAttach, (*Server).attach),

@@ -6,6 +6,7 @@ package schedule
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
@@ -30,14 +31,46 @@ func newCluster(v View, job *model.Job) *cluster {
 	if job != nil && !job.Stop {
 		size = v.NodeCount()
 	}
-	c.nodes, c.cols = make([]*model.Node, 0, size), rank.NewColumns(size)
+	c.nodes, c.cols = nodeList(size), rank.NewColumns(size)
 	if size > 0 {
 		for n, use := range v.NodesWithUse() {
 			c.add(n, use, job)
 		}
 	}
-	c.placed = make([][]*model.Allocation, len(c.nodes))
+	c.placed = placedRows(len(c.nodes))
 	return c
+}
+
+// rowsOfPlaced keeps lists by row of finished decisions for later ones: see rank.Columns.
+var rowsOfPlaced sync.Pool
+
+func placedRows(n int) [][]*model.Allocation {
+	if b, ok := rowsOfPlaced.Get().(*[][]*model.Allocation); ok && cap(*b) >= n {
+		return (*b)[:n]
+	}
+	return make([][]*model.Allocation, n)
+}
+
+// lists keeps lists of nodes of finished decisions for later ones.
+var lists sync.Pool
+
+func nodeList(n int) []*model.Node {
+	if b, ok := lists.Get().(*[]*model.Node); ok && cap(*b) >= n {
+		return (*b)[:0]
+	}
+	return make([]*model.Node, 0, n)
+}
+
+// give gives back the arrays of the cluster, which must not be used any more.
+func (c *cluster) give() {
+	c.cols.Release()
+	clear(c.placed) // the allocs belong to the plan
+	rows := c.placed
+	rowsOfPlaced.Put(&rows)
+	clear(c.nodes)
+	nodes := c.nodes
+	lists.Put(&nodes)
+	c.nodes, c.placed = nil, nil
 }
 
 func (c *cluster) add(n *model.Node, use model.NodeUse, job *model.Job) {
@@ -101,7 +134,11 @@ func (c *cluster) restore(a *model.Allocation) {
 // assign chooses ports, cores and devices on a row, given the state and the plan so
 // far.
 func (c *cluster) assign(row int, chk *feasible.Checker, tg *model.TaskGroup, id string, oversubscribe bool) (*model.AllocatedResources, string) {
+	return feasible.Assign(chk, c.usage(row), tg, c.nodes[row], id, oversubscribe)
+}
+
+// usage returns what the allocs of a row use, with those that are placed there now.
+func (c *cluster) usage(row int) *feasible.Usage {
 	n := c.nodes[row]
-	holders := append(feasible.Holders(c.view, n.ID, c.gone[n.ID]), c.placed[row]...)
-	return feasible.Assign(chk, feasible.UsageOf(n, holders), tg, n, id, oversubscribe)
+	return feasible.UsageOf(n, append(feasible.Holders(c.view, n.ID, c.gone[n.ID]), c.placed[row]...))
 }

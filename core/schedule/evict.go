@@ -33,7 +33,7 @@ type victimJob struct {
 
 func newEvictions(p *process) *evictions {
 	e := &evictions{process: p}
-	if cfg := p.view.SchedulerConfig(); p.job != nil && cfg != nil && cfg.PreemptionConfig.Allows(p.job.Type) {
+	if p.job != nil && p.scheduling(p.job).Preemption.Allows(p.job.Type) {
 		e.on, e.victims, e.asks = true, map[model.JobKey]*victimJob{}, map[*model.AllocatedResources]preempt.Amount{}
 	}
 	return e

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule"
@@ -22,6 +23,9 @@ type memView struct {
 	nodes       map[string]*model.Node
 	deployments []*model.Deployment
 	config      model.SchedulerConfiguration
+	volumes     map[string]*model.HostVolume
+	claims      map[string]*model.VolumeClaim // by slot
+	csi         map[string]*model.CSIVolume   // by id
 }
 
 var _ schedule.View = (*memView)(nil)
@@ -29,6 +33,26 @@ var _ schedule.View = (*memView)(nil)
 func newMemView() *memView {
 	return &memView{index: 1, jobs: map[string][]*model.Job{}, allocs: map[string]*model.Allocation{}, nodes: map[string]*model.Node{}}
 }
+
+func (v *memView) HostVolumeByID(id string) *model.HostVolume { return v.volumes[id] }
+func (v *memView) HostVolumesByNode(nodeID string) (out []*model.HostVolume) {
+	for _, h := range v.volumes {
+		if h.NodeID == nodeID {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+func (v *memView) CSIVolumeByID(_, id string) *model.CSIVolume { return v.csi[id] }
+func (v *memView) CSIVolumeHolders(ns, id string) (out []*model.Allocation) {
+	for _, a := range v.allocs {
+		if !a.ClientTerminalStatus() && v.JobOf(a).LookupTaskGroup(a.TaskGroup).CSIRequest(id, a.Index()) != nil {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+func (v *memView) VolumeClaimOf(c *model.VolumeClaim) *model.VolumeClaim { return v.claims[c.Slot()] }
 
 func (v *memView) Index() uint64 { return v.index }
 func (v *memView) JobByID(_, id string) *model.Job {
@@ -109,13 +133,15 @@ func (v *memView) LatestDeployment(_, job string) *model.Deployment {
 	return nil
 }
 func (v *memView) SchedulerConfig() *model.SchedulerConfiguration { return &v.config }
+func (v *memView) NamespaceByName(string) *model.Namespace        { return nil }
 func (v *memView) NodePoolByName(string) *model.NodePool          { return nil }
 
 // apply commits a plan as core/fsm does, as far as the scheduler can see.
 func (v *memView) apply(p *model.Plan) {
 	v.index++
-	if p.Deployment != nil {
-		v.deployments = append(v.deployments, p.Deployment.Copy())
+	if d := p.Deployment; d != nil {
+		v.deployments = slices.DeleteFunc(v.deployments, func(old *model.Deployment) bool { return old.ID == d.ID })
+		v.deployments = append(v.deployments, d.Copy())
 	}
 	for _, u := range p.DeploymentUpdates {
 		for _, d := range v.deployments {
@@ -148,6 +174,11 @@ func (v *memView) put(a *model.Allocation) {
 			p := *prev
 			p.NextAllocation = a.ID
 			v.allocs[p.ID] = &p
+		}
+		if d := v.LatestDeployment("", a.JobID); d != nil && d.ID == a.DeploymentID {
+			if ds := d.TaskGroups[a.TaskGroup]; ds != nil && ds.RequireProgressBy.IsZero() {
+				ds.RequireProgressBy = time.Unix(1, 0) // as the state does, with the time
+			}
 		}
 		if a.DeploymentStatus.IsCanary() {
 			ds := v.LatestDeployment("", a.JobID).TaskGroups[a.TaskGroup]

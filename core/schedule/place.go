@@ -27,7 +27,9 @@ type placer struct {
 	dropped   map[int]bool      // rows that distinct constraints exclude
 	crowded   []int             // rows that distinct constraints may exclude
 	freed     bool              // an alloc was removed: rows in dropped may be allowed again
-	exhausted map[int]string    // rows that lack ports, cores or devices
+	exhausted map[int]string    // rows that lack ports, cores, devices or volumes
+	name      string            // of the alloc that is being placed
+	previous  string            // id of the alloc that it replaces, or ""
 	failed    *model.AllocMetric
 	second    *secondRound // nil unless it has begun
 }
@@ -58,14 +60,9 @@ func (p *process) newPlacer(job *model.Job, tg *model.TaskGroup) *placer {
 		process: p, job: job, tg: tg, chk: p.checker(job, tg), distinct: feasible.NewDistinct(job, tg),
 		exclusive: feasible.Exclusive(tg), dropped: map[int]bool{}, exhausted: map[int]string{},
 	}
-	cfg, pool := p.view.SchedulerConfig(), p.view.NodePoolByName(job.NodePool)
-	spreading := cfg != nil && cfg.SchedulerAlgorithm == model.SchedulerAlgorithmSpread
-	pl.over = cfg.MemoryOversubscription(pool)
-	if pool != nil && pool.SchedulerConfiguration != nil {
-		if sc := pool.SchedulerConfiguration; sc.SchedulerAlgorithm != "" {
-			spreading = sc.SchedulerAlgorithm == model.SchedulerAlgorithmSpread
-		}
-	}
+	rules := p.scheduling(job)
+	spreading := rules.SchedulerAlgorithm == model.SchedulerAlgorithmSpread
+	pl.over = rules.MemoryOversubscription
 	pl.shared = feasible.Ask(tg, pl.slowest(), pl.over)
 	collisions := pl.neighbours()
 	rows := pl.filter()
@@ -73,7 +70,13 @@ func (p *process) newPlacer(job *model.Job, tg *model.TaskGroup) *placer {
 		Ask: ask(pl.shared), Desired: tg.Count, Spreading: spreading, Rows: rows,
 		Affinity: pl.affinities(rows), Collisions: collisions, Spreads: pl.spreads(rows),
 	})
+	p.pickers = append(p.pickers, pl.picker)
 	return pl
+}
+
+// scheduling returns the scheduler configuration that holds for a job.
+func (p *process) scheduling(job *model.Job) model.Scheduling {
+	return model.SchedulingOf(p.view.SchedulerConfig(), p.view.NodePoolByName(job.NodePool), p.view.NamespaceByName(job.Namespace))
 }
 
 // slowest returns the node with the slowest cores, on which a request for whole cores
@@ -94,7 +97,7 @@ func (pl *placer) slowest() *model.Node {
 // neighbours counts the group's allocs per row and reports them to the distinct
 // constraints.
 func (pl *placer) neighbours() []int32 {
-	out := make([]int32, len(pl.cluster.nodes))
+	out := rank.Indexes(len(pl.cluster.nodes))
 	for a := range pl.remaining() {
 		pl.distinct.Add(pl.view.NodeByID(a.NodeID), a.TaskGroup, 1)
 		if row, ok := pl.cluster.row(a.NodeID); ok && a.TaskGroup == pl.tg.Name {
@@ -128,7 +131,7 @@ func (pl *placer) filter() []int32 {
 	m := &pl.metric
 	m.NodesEvaluated, m.NodesInPool = len(pl.cluster.nodes), pl.cluster.inPool
 	m.NodePool, m.NodesAvailable = pl.job.NodePool, pl.cluster.available
-	rows := make([]int32, 0, len(pl.cluster.nodes))
+	rows := rank.Indexes(len(pl.cluster.nodes))[:0]
 	for i, n := range pl.cluster.nodes {
 		why := pl.chk.Check(n)
 		if why == "" {
@@ -177,10 +180,11 @@ func (pl *placer) affinities(rows []int32) []float64 {
 
 // placeOne finds a node for one placement and adds the new alloc to the plan.
 func (pl *placer) placeOne(p *reconcile.Placement) {
-	if pl.failed != nil && !p.Update {
+	if pl.failed != nil && !p.Update && !pl.chk.Named() {
 		pl.fail()
 		return
 	}
+	pl.placing(p)
 	releasedRow, released := -1, false
 	if p.Update {
 		if releasedRow, released = pl.cluster.release(p.Previous); released {
@@ -252,6 +256,9 @@ func (pl *placer) syncDropped() {
 // choose returns the best row that has room for the alloc, or -1.
 func (pl *placer) choose(p *reconcile.Placement) (int, float64, *model.AllocatedResources, string) {
 	id := pl.ids.NewID()
+	if pl.chk.Named() {
+		return pl.chooseNamed(p, id)
+	}
 	if row := pl.sticky(p); row >= 0 {
 		if res, why := pl.resources(row, id); why == "" {
 			return row, 0, res, id
@@ -292,6 +299,9 @@ func (pl *placer) resources(row int, id string) (*model.AllocatedResources, stri
 	}
 	if !pl.exclusive {
 		return pl.shared, ""
+	}
+	if why := pl.mayMount(row); why != "" {
+		return nil, why
 	}
 	res, why := pl.cluster.assign(row, pl.chk, pl.tg, id, pl.over)
 	if why == "" {

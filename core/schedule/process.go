@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
+	"github.com/drover-project/drover/core/schedule/rank"
 	"github.com/drover-project/drover/core/schedule/reconcile"
 )
 
@@ -31,11 +32,30 @@ type process struct {
 	jobs    map[uint64]*model.Job // versions
 	updates map[string]*model.DesiredUpdates
 	blocks  []placement // not used yet
+	pickers []*rank.Picker
+	result  *reconcile.Result
 	evicts  *evictions
 }
 
 // Process decides what to do for an evaluation, given the state in view.
 func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Outcome {
+	p := newProcess(view, eval, now, ids)
+	p.run()
+	p.release()
+	return p.out
+}
+
+// release gives back what the outcome does not refer to.
+func (p *process) release() {
+	for _, picker := range p.pickers {
+		picker.Release()
+	}
+	p.result.Release()
+	p.pickers, p.result = nil, nil
+	p.cluster.give()
+}
+
+func newProcess(view View, eval *model.Evaluation, now time.Time, ids IDSource) *process {
 	p := &process{
 		view: view, eval: eval, job: view.JobByID(eval.Namespace, eval.JobID), now: now, ids: ids,
 		checks: map[*model.TaskGroup]*feasible.Checker{}, jobs: map[uint64]*model.Job{},
@@ -55,9 +75,18 @@ func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Ou
 	}
 	p.cluster = newCluster(view, p.job)
 	p.evicts = newEvictions(p)
+	return p
+}
+
+func (p *process) run() {
 	res := p.reconcile()
+	p.result = res
+	for group, h := range res.Held {
+		p.out.QueuedAllocations[group] += h.Allocs
+	}
 	if p.plan.AllAtOnce && len(res.Deferred) > 0 {
-		return p.tooMany()
+		p.tooMany()
+		return
 	}
 	p.updates = res.Updates
 	p.apply(res)
@@ -65,7 +94,6 @@ func Process(view View, eval *model.Evaluation, now time.Time, ids IDSource) *Ou
 	p.later(res.Deferred)
 	p.awaitFirst()
 	p.finish(res)
-	return p.out
 }
 
 // later creates an evaluation for placements that exceed the limit of this one. A
@@ -104,7 +132,7 @@ func (p *process) reconcile() *reconcile.Result {
 		Job: job, Allocs: p.view.AllocsByJob(p.eval.Namespace, p.eval.JobID),
 		Deployment: p.view.LatestDeployment(p.eval.Namespace, p.eval.JobID),
 		Now:        p.now, NewID: p.ids.NewID, Version: p.version, Node: p.view.NodeByID, Feasible: p.feasible, MayStay: p.mayStay,
-		Resize: p.resize,
+		Resize: p.resize, Depend: p.view,
 	}
 	if p.system() {
 		return reconcile.System(in, p.cluster.nodes)
@@ -125,7 +153,7 @@ func (p *process) version(version uint64) *model.Job {
 func (p *process) checker(job *model.Job, tg *model.TaskGroup) *feasible.Checker {
 	c := p.checks[tg]
 	if c == nil {
-		c = feasible.NewChecker(job, tg)
+		c = feasible.NewChecker(job, tg).WithVolumes(p.view)
 		p.checks[tg] = c
 	}
 	return c
@@ -155,7 +183,7 @@ func (p *process) resize(tg *model.TaskGroup, a *model.Allocation) *model.Alloca
 	if !ok {
 		return nil
 	}
-	over := p.view.SchedulerConfig().MemoryOversubscription(p.view.NodePoolByName(p.job.NodePool))
+	over := p.scheduling(p.job).MemoryOversubscription
 	out := feasible.Resized(a.AllocatedResources, tg, p.cluster.nodes[row], over)
 	if out == nil {
 		return nil
@@ -212,17 +240,18 @@ func (p *process) finish(res *reconcile.Result) {
 		e.NextEval = out.FollowUps[0].ID
 	}
 	out.Eval = e
-	if !p.mustBlock() {
+	waits := p.hold(e, res.Held)
+	if !p.mustBlock() && len(waits) == 0 {
 		return
 	}
-	if p.eval.Status == model.EvalStatusBlocked { // a retry of a blocked evaluation stays blocked
-		e.Status, e.StatusDescription = model.EvalStatusBlocked, DescBlocked
+	if p.eval.Status == model.EvalStatusBlocked && e.Status != model.EvalStatusFailed { // a retry of a blocked evaluation stays blocked
+		e.Status = model.EvalStatusBlocked
 		p.block(e)
 		return
 	}
 	b := p.eval.Next(p.ids.NewID(), model.EvalTriggerQueuedAllocs, p.now)
-	b.Status, b.StatusDescription = model.EvalStatusBlocked, DescBlocked
-	b.SnapshotIndex, b.FailedTGAllocs = p.view.Index(), out.FailedTGAllocs
+	b.Status, b.Held, b.FailedTGAllocs = model.EvalStatusBlocked, waits, out.FailedTGAllocs
+	b.SnapshotIndex = p.view.Index()
 	p.block(b)
 	e.BlockedEval = b.ID
 	out.Blocked = b
@@ -241,16 +270,20 @@ func (p *process) mustBlock() bool {
 }
 
 // tooMany fails an evaluation that needs more than one plan.
-func (p *process) tooMany() *Outcome {
+func (p *process) tooMany() {
 	e := p.eval.Copy()
 	e.Status, e.StatusDescription = model.EvalStatusFailed, DescTooMany
 	e.SnapshotIndex, e.ModifyTime = p.view.Index(), p.now.UnixNano()
 	p.out.Eval = e
-	return p.out
 }
 
-// block records which node classes could make the evaluation succeed.
+// block says what a blocked evaluation waits for, and records which node classes could make
+// it succeed.
 func (p *process) block(e *model.Evaluation) {
+	e.StatusDescription = DescBlocked
+	if !e.WaitsForRoom() {
+		e.StatusDescription = describe(e.Held)
+	}
 	e.ClassEligibility = map[string]bool{}
 	for tg, c := range p.checks {
 		if _, failed := p.out.FailedTGAllocs[tg.Name]; !failed {

@@ -30,6 +30,7 @@ type script struct {
 	out     strings.Builder
 	blocked *model.Evaluation
 	held    map[string]int64 // MHz by node, when it was looked at last
+	crowds  map[string]int   // allocs by node, when it was looked at last
 }
 
 const separator = "----\n"
@@ -89,6 +90,8 @@ func (s *script) line(line string) error {
 		j.Stop = true
 		j.Version++
 		s.v.jobs[f[1]] = append(s.v.jobs[f[1]], &j)
+	case "stable":
+		s.v.jobs[f[1]][num(f[2], 0)].Stable = true
 	case "alloc":
 		return s.alloc(f[1], args)
 	case "promote":
@@ -172,7 +175,11 @@ func parseNode(id string, args map[string]string) *model.Node {
 func (s *script) job(id string, args map[string]string) {
 	j := &model.Job{
 		ID: id, Name: id, Namespace: "default", Type: cmp.Or(args["type"], "service"), Priority: num(args["priority"], 50), NodePool: cmp.Or(args["pool"], "default"),
-		Datacenters: strings.Split(cmp.Or(args["dc"], "*"), ","), CreateIndex: 1,
+		Datacenters: strings.Split(cmp.Or(args["dc"], "*"), ","), CreateIndex: 1, SubmitTime: s.now.UnixNano(),
+	}
+	if d := args["depends"]; d != "" { // on a job: name:condition:limit
+		name, rest, _ := strings.Cut(d, ":")
+		j.DependsOn = []*model.Dependency{dependency(name, rest)}
 	}
 	tg := &model.TaskGroup{Name: "g", Count: num(args["count"], 1), EphemeralDisk: &model.EphemeralDisk{SizeMB: 10, Sticky: args["sticky"] != ""}}
 	task := &model.Task{Name: "t", Driver: "raw_exec", Env: map[string]string{"V": args["env"]}, Resources: &model.Resources{
@@ -242,16 +249,29 @@ func (s *script) job(id string, args map[string]string) {
 	}
 	tg.PreventRescheduleOnLost = args["prevent"] == "true"
 	j.TaskGroups = []*model.TaskGroup{tg}
+	if d := args["then"]; d != "" { // a group h that depends on g: condition:limit
+		h := tg.Copy()
+		h.Name, h.Count, h.DependsOn = "h", 1, []*model.Dependency{dependency("g", d)}
+		j.TaskGroups = append(j.TaskGroups, h)
+	}
 	if old := s.v.JobByID("", id); old != nil {
 		j.Version = old.Version + 1
 	}
 	s.v.jobs[id] = append(s.v.jobs[id], j)
 }
 
+// dependency reads a condition and a limit, such as healthy:5m.
+func dependency(name, text string) *model.Dependency {
+	condition, limit, _ := strings.Cut(text, ":")
+	d := &model.Dependency{Name: name, Condition: condition}
+	d.Timeout, _ = time.ParseDuration(limit)
+	return d
+}
+
 // alloc changes allocs that run, by name or by name@version: what their node or
 // an operator says.
 func (s *script) alloc(name string, args map[string]string) error {
-	done := false
+	done, yes := false, true
 	for _, a := range s.v.where(func(a *model.Allocation) bool {
 		return a.Name == name || name == "all" || a.ID == name || fmt.Sprint(a.Name, "@", a.JobVersion) == name
 	}) {
@@ -277,13 +297,15 @@ func (s *script) alloc(name string, args map[string]string) error {
 		}
 		if h := args["healthy"]; h != "" {
 			ok := h == "true"
-			c.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &ok, Canary: a.DeploymentStatus.IsCanary()}
+			c.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &ok, Timestamp: s.now, Canary: a.DeploymentStatus.IsCanary()}
+			if !ok { // as core/control/deploy does
+				c.DesiredTransition.Reschedule = &yes
+			}
 			if d := s.v.LatestDeployment("", a.JobID); d != nil && d.ID == a.DeploymentID && ok {
-				d.TaskGroups["g"].HealthyAllocs++
+				d.TaskGroups[a.TaskGroup].HealthyAllocs++
 			}
 		}
 		if args["migrate"] != "" {
-			yes := true
 			c.DesiredTransition.Migrate = &yes
 		}
 		s.v.allocs[c.ID] = c
@@ -402,6 +424,15 @@ func (s *script) tell(job string, o *schedule.Outcome, before map[string]*model.
 	}
 	for g, m := range o.FailedTGAllocs {
 		w("  failed %s: evaluated %d filtered %d %v exhausted %d %v coalesced %d queued %d", g, m.NodesEvaluated, m.NodesFiltered, m.ConstraintFiltered, m.NodesExhausted, m.DimensionExhausted, m.CoalescedFailures, o.QueuedAllocations[g])
+	}
+	for _, line := range o.Eval.Holds(s.now) {
+		w("  %s", line)
+	}
+	if o.Eval.Status == "failed" {
+		w("  %s", o.Eval.StatusDescription)
+	}
+	if o.Eval.Status == "blocked" {
+		s.blocked = o.Eval
 	}
 	if o.Blocked != nil {
 		s.blocked = o.Blocked

@@ -36,6 +36,7 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 			continue
 		}
 		id, why := p.ids.NewID(), ""
+		pl.placing(pm)
 		released := false
 		if pm.Update {
 			_, released = p.cluster.release(pm.Previous)
@@ -68,7 +69,7 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 	// It is not a failure if some nodes are not feasible, but it is reported if none
 	// is.
 	u := p.updates[pl.tg.Name]
-	idle := placed == 0 && u.Ignore+u.InPlaceUpdate+u.DestructiveUpdate == 0
+	idle := placed == 0 && u.Ignore+u.InPlaceUpdate+u.DestructiveUpdate+u.Canary == 0
 	if failed != nil && (idle || failed.NodesExhausted > 0) {
 		pl.countTasks(failed)
 		p.out.FailedTGAllocs[pl.tg.Name] = failed

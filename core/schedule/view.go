@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/feasible"
 )
 
 // View is the part of the state on which a decision may depend. *state.View implements
@@ -27,6 +28,8 @@ type View interface {
 	LatestDeployment(namespace, jobID string) *model.Deployment
 	SchedulerConfig() *model.SchedulerConfiguration
 	NodePoolByName(name string) *model.NodePool
+	NamespaceByName(name string) *model.Namespace
+	feasible.VolumeView
 }
 
 // IDSource generates ids.
@@ -48,5 +51,6 @@ type Outcome struct {
 
 	QueuedAllocations map[string]int
 	FailedTGAllocs    map[string]*model.AllocMetric
+	Held              map[string]*model.Hold // by group: what waits for dependencies
 	Annotations       *model.PlanAnnotations
 }

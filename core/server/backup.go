@@ -21,7 +21,7 @@ type Schedule struct {
 	Store    backup.Store
 }
 
-// newBackups returns what takes the scheduled snapshots while this server leads.
+// newBackups returns the agent that takes the scheduled snapshots while this server leads.
 func (s *Server) newBackups() *backup.Agent {
 	plan := s.cfg.Schedule
 	if plan == nil {
@@ -50,7 +50,7 @@ func (s *Server) keepBackups(ctx context.Context) {
 	}
 }
 
-// SnapshotSchedule returns what the scheduled snapshots of this server have come to.
+// SnapshotSchedule returns the results of this server's scheduled snapshots.
 func (s *Server) SnapshotSchedule() (*backup.Status, error) {
 	if s.backups == nil {
 		return nil, errdefs.NotFoundf("the leader's configuration has no snapshot block; to see what `drover operator snapshot agent` has stored, name its configuration file")

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/propose"
+	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/state"
 )
 
@@ -34,7 +35,7 @@ func (s *Server) capabilities() ([]capability.Server, error) {
 func (s *Server) leader() (id, address string) {
 	l, _ := s.raft.Leader()
 	if l.ID == s.who.ID {
-		return l.ID, s.cfg.Address // that of the log may be an older one
+		return l.ID, s.cfg.Address // the address in the log may be an older one
 	}
 	return l.ID, l.Address
 }
@@ -49,7 +50,7 @@ func (s *Server) filePart(digest string, offset int64) ([]byte, error) {
 	return s.mirror.Own(digest, offset)
 }
 
-// takeFile makes this server have a plugin file, for another one that has it.
+// takeFile copies a plugin file to this server at the request of a server that has it.
 func (s *Server) takeFile(ctx context.Context, server, digest string) error {
 	return s.mirror.Take(ctx, server, digest)
 }
@@ -99,4 +100,13 @@ func (s *Server) fail(err error) {
 	case s.failed <- err:
 	default:
 	}
+}
+
+// claimVolume gives a node a volume that an alloc of it needs.
+func (s *Server) claimVolume(ctx context.Context, nodeID string, q rpc.VolumeQuery) (rpc.VolumeGrant, error) {
+	grant, err := s.claims.Claim(ctx, nodeID, q.AllocID, q.Volume)
+	if err != nil {
+		return rpc.VolumeGrant{}, err
+	}
+	return s.endpoint.VolumeGrant(grant.Volume, grant.Request, grant.Attachment)
 }

@@ -19,12 +19,19 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/joining"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/plan"
 )
 
 // Introduction says how new nodes are introduced: see nodetoken.Config.
 type Introduction struct {
 	Enforcement        string
 	DefaultTTL, MaxTTL time.Duration
+}
+
+// History bounds the history of a server; see core/history. A zero bound means that none is kept.
+type History struct {
+	MaxAge   time.Duration
+	MaxBytes int64
 }
 
 // Identities says how the tokens of tasks are signed: see identity.Config.
@@ -58,12 +65,16 @@ type Config struct {
 	// Workers is the number of evaluations that are scheduled concurrently.
 	Workers int
 	GC      gc.Thresholds
+	// History is how much is kept of deployments and evaluations that were removed.
+	History History
 	// RootKeys are the limits of the age of root keys; the zero value means the defaults.
 	RootKeys keys.Limits
 	Jobs     endpoint.JobLimits
 	// Scheduler is the initial scheduler configuration of a new cluster; nil means the
 	// built-in one.
 	Scheduler *model.SchedulerConfiguration
+	// PlanTracking says when a node that keeps refusing plans is taken out of service.
+	PlanTracking plan.Tracking
 	// MaxHeartbeats and FailoverTTL are passed to core/dispatch.
 	MaxHeartbeats float64
 	FailoverTTL   time.Duration
@@ -71,6 +82,8 @@ type Config struct {
 	HeartbeatTTL time.Duration
 	// Identities says how the tokens of tasks are signed.
 	Identities Identities
+	// Consul are the identities that jobs get for clusters of Consul.
+	Consul map[string]endpoint.ConsulIdentities
 	// Introduction says which new nodes are admitted.
 	Introduction Introduction
 	// HeartbeatGrace is how long after its lease a silent node is marked down.
@@ -83,7 +96,8 @@ type Config struct {
 	// PluginRegistry allows clients to change the registry of plugins.
 	PluginRegistry bool
 	LocalNode      func() string
-	// Release is this server's release, for servers that are too old for what it writes.
+	// Release is this server's release, for the error messages of servers that are too old
+	// for its entries.
 	Release string
 	// Level is the newest capability level that this server reads; 0 means fsm.Level, and
 	// tests of mixed clusters set an older one. Announced returns the name of another

@@ -119,14 +119,14 @@ func TestEveryChangeOfAnAnswerRaisesItsIndexAndWakesWhoWaits(t *testing.T) {
 		last[route] = s
 	}
 	for step := range 150 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		woken := map[string]chan struct{}{}
 		for _, route := range watched {
 			ch := make(chan struct{})
 			woken[route] = ch
 			behind := last[route].index
 			go func() {
-				if _, err := look(ctx, at(route, fmt.Sprintf("index=%d&wait=60s", behind))); err == nil {
+				if _, err := look(ctx, at(route, fmt.Sprintf("index=%d&wait=300s", behind))); err == nil {
 					close(ch)
 				}
 			}()

@@ -24,7 +24,7 @@ import (
 	"github.com/drover-project/drover/core/worker"
 )
 
-// lead runs what only the leader does. It returns when ctx has ended and all of it has
+// lead runs the loops of the leader. It returns when ctx has ended and all of them have
 // stopped.
 func (s *Server) lead(ctx context.Context) {
 	logger := s.cfg.Logger
@@ -45,7 +45,7 @@ func (s *Server) lead(ctx context.Context) {
 	feeder := &worker.Feeder{Store: s.store, Broker: s.broker, Blocked: s.blocked, Logger: logger.Named("feeder")}
 	for _, part := range []func(context.Context){
 		raiser.Run, s.sharer().Run, s.broker.Run, feeder.Run, s.applier.Run, s.dispatch.Lead, s.pilot.Run,
-		s.control, s.schedule, s.worker().RunFailed, s.renewer().Run, s.firstKey, s.keepBackups,
+		s.control, s.schedule, s.worker().RunFailed, s.renewer().Run, s.claims.Run, s.firstKey, s.keepBackups,
 	} {
 		term.Go(func() { part(ctx) })
 	}
@@ -116,8 +116,8 @@ func (s *Server) firstKey(ctx context.Context) {
 	}
 }
 
-// Leads reports whether this server leads and has begun its term: all that only the
-// leader runs is running or about to.
+// Leads reports whether this server leads and has begun its term: all loops of the leader
+// run or are about to.
 func (s *Server) Leads() bool { return s.leading.Load() }
 
 // WaitLeader returns once this server leads, it knows another leader, ctx ends, or the

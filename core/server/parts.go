@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/autopilot/pilot"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/control"
@@ -41,7 +42,7 @@ func (s *Server) Sessions() rpc.Servers { return s.dispatch }
 // Peers brings requests to the leader.
 func (s *Server) Peers() *peer.Peers { return s.peers }
 
-// Pilot returns what steers the members of the cluster, for operators.
+// Pilot returns the pilot of autopilot, for requests of operators.
 func (s *Server) Pilot() *pilot.Pilot { return s.pilot }
 
 // Raft returns the consensus node, for operators.
@@ -50,13 +51,33 @@ func (s *Server) Raft() *consensus.Node { return s.raft }
 // Workers returns the workers that schedule, for operators.
 func (s *Server) Workers() *pool.Pool { return s.workers }
 
-// Snapshots returns what saves and restores the state of the cluster.
+// Snapshots returns the part that saves and restores the state of the cluster.
 func (s *Server) Snapshots() *snapshots.Snapshots { return s.snapshots }
 
 // Stats returns counters of the server's parts.
 func (s *Server) Stats() (broker queue.Stats, blocked int, controls map[string]control.Stats, rows map[string]int) {
 	return s.broker.Stats(), s.blocked.Len(), s.controls.Stats(), s.store.View().Sizes()
 }
+
+// admit asks the queue whether an evaluation may come to a lane.
+func (s *Server) admit(namespace, pool string) (release func(), err error) {
+	return s.broker.Admit(queue.LaneID{Namespace: namespace, NodePool: pool})
+}
+
+// lanes describes the lanes of the queue, which are empty unless this server leads.
+func (s *Server) lanes() []*api.QueueLane {
+	out := []*api.QueueLane{}
+	for _, l := range s.broker.Lanes() {
+		out = append(out, &api.QueueLane{
+			Namespace: l.Namespace, NodePool: l.NodePool, Weight: l.Weight, PoolWeight: l.PoolWeight, Ordered: l.Ordered, MaxDepth: l.MaxDepth,
+			Ready: l.Ready, Unacked: l.Unacked, Waiting: l.Waiting, Holding: l.Blocked, Served: l.Served, LastWait: l.Waited,
+		})
+	}
+	return out
+}
+
+// QueueLanes describes the lanes of the queue, for metrics.
+func (s *Server) QueueLanes() []*api.QueueLane { return s.lanes() }
 
 // Bootstrap makes this server, which has no log yet, a first member of a new cluster.
 // Every first member must be given the same members. FailedPrecondition: it has a log.

@@ -26,9 +26,11 @@ import (
 	"github.com/drover-project/drover/core/consensus/serverid"
 	"github.com/drover-project/drover/core/consensus/term"
 	"github.com/drover-project/drover/core/control"
+	"github.com/drover-project/drover/core/control/claims"
 	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/endpoint"
 	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/history"
 	"github.com/drover-project/drover/core/joining"
 	"github.com/drover-project/drover/core/peer"
 	"github.com/drover-project/drover/core/plan"
@@ -37,45 +39,58 @@ import (
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/snapshots"
 	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/core/worker"
 	"github.com/drover-project/drover/core/worker/pool"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Server is the server side of an agent.
 type Server struct {
-	cfg       Config
-	who       serverid.Identity
-	store     *state.Store
-	raft      *consensus.Node
-	log       gate.Log // raft, for all who propose
-	joiner    *joining.Joiner
-	ring      *keyring.Keyring
-	files     *pluginfiles.Store // nil without a data directory
-	mirror    *mirror.Mirror
-	peers     *peer.Peers
-	pilot     *pilot.Pilot
-	broker    *queue.Broker
-	blocked   *queue.Blocked
-	workers   *pool.Pool
-	applier   *plan.Applier
+	cfg    Config
+	who    serverid.Identity
+	store  *state.Store
+	raft   *consensus.Node
+	log    gate.Log // raft, for all who propose
+	joiner *joining.Joiner
+	ring   *keyring.Keyring
+	files  *pluginfiles.Store // nil without a data directory
+	mirror *mirror.Mirror
+	peers  *peer.Peers
+	pilot  *pilot.Pilot
+	scheduling
 	dispatch  *dispatch.Dispatcher
-	term      term.Beginner
 	controls  *control.Loops
 	endpoint  *endpoint.Endpoint
+	claims    *claims.Keeper
+	history   *history.History
 	snapshots *snapshots.Snapshots
 	backups   *backup.Agent // nil without a schedule
 	started   time.Time
 	cancel    context.CancelFunc
 	work      sync.WaitGroup
+	leadership
+	failed chan error // capacity 1
+}
+
+// scheduling is the way of evaluations to plans in the log.
+type scheduling struct {
+	broker  *queue.Broker
+	blocked *queue.Blocked
+	workers *pool.Pool
+	applier *plan.Applier
+}
+
+// leadership is what a server knows of its terms as the leader.
+type leadership struct {
+	term      term.Beginner
 	leading   atomic.Bool
-	firstTerm chan struct{}
+	firstTerm chan struct{} // closed by firstOnce
 	firstOnce sync.Once
-	failed    chan error // capacity 1
 }
 
 // New opens the log and constructs everything on top of it.
 func New(cfg Config) (*Server, error) {
-	s := &Server{cfg: cfg.complete(), store: state.New(), started: time.Now(), firstTerm: make(chan struct{}), failed: make(chan error, 1)}
+	s := &Server{cfg: cfg.complete(), store: state.New(), started: time.Now(), leadership: leadership{firstTerm: make(chan struct{})}, failed: make(chan error, 1)}
 	if err := s.openLog(); err != nil {
 		return nil, err
 	}
@@ -123,7 +138,7 @@ func (s *Server) beginLog() error {
 	return s.who.WriteDown(s.raft, s.cfg.joins())
 }
 
-// openFiles opens what a server keeps beside the log.
+// openFiles opens the files that a server keeps beside the log.
 func (s *Server) openFiles() (err error) {
 	if s.ring, err = keyring.Open(s.cfg.DataDir, s.who.ID); err != nil || s.cfg.DataDir == "" {
 		return err
@@ -142,10 +157,11 @@ func (s *Server) compose() {
 	})
 	s.mirror = &mirror.Mirror{Files: s.files, State: s.store, Others: s.others, Part: s.peers.FilePart, Keep: s.peers.KeepFile, Logger: logger.Named("pluginfiles")}
 	s.pilot = pilot.New(pilot.Config{ID: s.who.ID, Raft: s.raft, Store: s.store, Log: s.log, Initial: cfg.Autopilot, Leads: s.Leads, Logger: logger.Named("autopilot")})
-	s.broker = queue.NewBroker(queue.Config{Clock: queue.WallClock{}, Logger: logger.Named("broker")})
+	s.broker = queue.NewBroker(queue.Config{Lanes: worker.Lanes{Store: s.store}, Clock: queue.WallClock{}, Logger: logger.Named("broker")})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.workers = pool.New(cfg.Workers)
 	s.applier = plan.NewApplier(func() plan.View { return s.store.View() }, s.log, time.Now)
+	s.applier.Track(cfg.PlanTracking)
 	tokens := nodetoken.New(nodetoken.Config{
 		Keys: s.ring, Region: cfg.Region, Enforcement: cfg.Introduction.Enforcement, DefaultTTL: cfg.Introduction.DefaultTTL, MaxTTL: cfg.Introduction.MaxTTL,
 		NewID: uuid.NewString, Logger: logger.Named("nodetoken"),
@@ -153,17 +169,23 @@ func (s *Server) compose() {
 	signer := identity.New(identity.Config{Keys: s.ring, Region: cfg.Region, Issuer: cfg.Identities.Issuer, Algorithm: cfg.Identities.Algorithm, NewID: uuid.NewString})
 	s.dispatch = dispatch.New(dispatch.Config{
 		Tokens: tokens, Identities: signer, Store: s.store, Raft: s.log, ServerID: s.who.ID, Leader: s.peers.ForSessions(), Peers: s.peers, NewID: uuid.NewString, Logger: logger,
-		TTL: cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
+		Volumes: s.claimVolume,
+		TTL:     cfg.HeartbeatTTL, Grace: cfg.HeartbeatGrace, MaxBeats: cfg.MaxHeartbeats, FailoverTTL: cfg.FailoverTTL, Region: cfg.Region,
 		Addresses: s.joiner.Addresses, PluginFile: s.mirror.Open, OpenVariable: s.openVariable,
 	})
 	s.peers.Answer(s.dispatch)
 	s.term = term.Beginner{Log: s.log, NewID: uuid.NewString, Begun: s.dispatch.Begin}
 	s.controls = control.NewLoops(s.store, s.log, uuid.NewString, logger.Named("control"))
+	s.history = history.New(history.Config{
+		Dir: cfg.dir("history"), MaxAge: cfg.History.MaxAge, MaxBytes: cfg.History.MaxBytes, Reserve: 2 * consensus.Reserve(cfg.Dev), Server: s.who.ID,
+		Logger: logger.Named("history"),
+	}, s.store)
 	s.endpoint = endpoint.New(endpoint.Config{
 		Store: s.store, Raft: s.log, Region: cfg.Region, Nodes: s.dispatch.Node, LocalNode: cfg.LocalNode,
 		CollectGarbage: s.collectGarbage, Address: cfg.Address, Datacenter: cfg.Datacenter, Keyring: s.ring, Tokens: tokens, Issuer: cfg.Identities.Issuer, RSA: cfg.Identities.Algorithm == identity.RS256,
-		Jobs: cfg.Jobs, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.mirror, Autopilot: s.pilot.Configuration,
+		Admit: s.admit, Lanes: s.lanes, History: s.history, Jobs: cfg.Jobs, Consul: cfg.Consul, PluginRegistry: cfg.PluginRegistry, PluginFiles: s.mirror, Autopilot: s.pilot.Configuration,
 	})
+	s.claims = claims.New(claims.Config{Store: s.store, Log: s.log, Drivers: endpoint.CSIDrivers{Endpoint: s.endpoint}, Logger: logger.Named("claims")})
 	// After a restore the history continues from the snapshot. The new term distinguishes
 	// it from what nodes saw after the snapshot.
 	s.snapshots = snapshots.New(snapshots.Config{DataDir: cfg.DataDir, Raft: s.raft, Store: s.store, Level: cfg.Level, Opens: s.opens, Restored: s.term.Once, Logger: logger})
@@ -180,6 +202,7 @@ func (s *Server) Start() {
 	s.work.Go(func() { s.who.KeepOnceMember(ctx, s.raft, s.cfg.joins(), s.cfg.Logger) })
 	s.work.Go(func() { s.joiner.Run(ctx) })
 	s.work.Go(func() { s.mirror.RunSweeps(ctx) })
+	s.work.Go(func() { s.history.Run(ctx) })
 	if s.cfg.joins() {
 		s.work.Go(func() { s.mirror.RunCopies(ctx) })
 	}

@@ -110,8 +110,10 @@ func TestServersOfANewerVersionTakeOverWhenTheyAreEnough(t *testing.T) {
 		}
 		return true
 	})
-	if n := voters(leader); n != 3 {
-		t.Errorf("%d voters, while two newer servers wait", n)
+	// On a loaded machine an older server may seem dead for a while, and a newer one votes in
+	// its place; the newer ones must not be the majority.
+	if newer := votes(leader, c.All[3]) && votes(leader, c.All[4]); newer || voters(leader) > 4 {
+		t.Errorf("%d voters, while two newer servers wait; both vote: %v", voters(leader), newer)
 	}
 	playing(t, c, "f", 3, pilot.Role{Upgrade: "1.1.0"}, at[5], at[0]).Start()
 	testkit.Eventually(t, "three newer servers have taken over, and one of them leads", func() bool {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/drover-project/drover/core/agent/taskenv"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/taskenv"
 )
 
 // ProviderNomad is the provider whose services the servers themselves know.
@@ -33,21 +33,45 @@ func May(a *model.Allocation) bool {
 // removed are left out. A service without an address is left out too, such as one with
 // address_mode alloc until the node has reported the network. No two have the same id.
 func Registrations(in Input) []*model.ServiceRegistration {
+	out, _ := derive(in)
+	return out
+}
+
+// Missing is a service that has no registration although it should.
+type Missing struct {
+	Task string // that offers it; "" if the group does
+	Err  error  // why it has no address; names the service
+}
+
+// Unregistered returns the services of an alloc that have no address.
+func Unregistered(in Input) []Missing {
+	_, missing := derive(in)
+	return missing
+}
+
+func derive(in Input) (out []*model.ServiceRegistration, missing []Missing) {
 	if !May(in.Alloc) || in.Job == nil {
-		return nil
+		return nil, nil
 	}
 	tg := in.Job.LookupTaskGroup(in.Alloc.TaskGroup)
 	if tg == nil {
-		return nil
+		return nil, nil
 	}
-	var out []*model.ServiceRegistration
-	out = in.add(out, "group-"+tg.Name, nil, tg.Services)
+	d := &derivation{Input: in}
+	d.add("group-"+tg.Name, nil, tg.Services)
 	for _, t := range tg.Tasks {
 		if t != nil && len(t.Services) > 0 && serves(in.Alloc.TaskStates[t.Name]) {
-			out = in.add(out, t.Name, t, t.Services)
+			d.add(t.Name, t, t.Services)
 		}
 	}
-	return out
+	return d.out, d.missing
+}
+
+// derivation collects the registrations of an alloc.
+type derivation struct {
+	Input
+	out     []*model.ServiceRegistration
+	missing []Missing
 }
 
 // serves reports whether a task runs and is not about to be stopped. A task whose shutdown
@@ -70,43 +94,68 @@ func serves(s *model.TaskState) bool {
 	return true
 }
 
-func (in Input) add(out []*model.ServiceRegistration, owner string, task *model.Task, list []*model.Service) []*model.ServiceRegistration {
+// Key names a service of a task, or of the group if task is nil, within its alloc, as the job
+// has it.
+func Key(task *model.Task, s *model.Service) string {
+	owner := ""
+	if task != nil {
+		owner = task.Name
+	}
+	return strings.Join([]string{owner, s.Name, s.PortLabel}, "/")
+}
+
+func (d *derivation) add(owner string, task *model.Task, list []*model.Service) {
 	var env *taskenv.Env // made for the first service that refers to something
 	for _, s := range list {
 		if s == nil || s.Provider != ProviderNomad {
 			continue
 		}
+		failing := d.Alloc.NetworkStatus != nil && slices.Contains(d.Alloc.NetworkStatus.Failing, Key(task, s))
 		if refers(s) {
 			if env == nil {
-				env = in.environment(task)
+				env = d.environment(task)
 			}
 			s = interpolated(s, env)
 		}
-		r := in.registration(owner, task, s)
-		if r == nil || slices.Contains(in.Alloc.Deregistered, r.ID) {
+		r, err := d.registration(owner, task, s)
+		if err != nil {
+			m := Missing{Err: err}
+			if task != nil {
+				m.Task = task.Name
+			}
+			d.missing = append(d.missing, m)
 			continue
 		}
-		if !slices.ContainsFunc(out, func(o *model.ServiceRegistration) bool { return o.ID == r.ID }) {
-			out = append(out, r)
+		if slices.Contains(d.Alloc.Deregistered, r.ID) {
+			continue
+		}
+		r.Failing = failing
+		if !slices.ContainsFunc(d.out, func(o *model.ServiceRegistration) bool { return o.ID == r.ID }) {
+			d.out = append(d.out, r)
 		}
 	}
-	return out
 }
 
-// registration returns the registration of a service; nil if it has no address.
-func (in Input) registration(owner string, task *model.Task, s *model.Service) *model.ServiceRegistration {
+// registration returns the registration of a service. It fails if that has no address.
+func (in Input) registration(owner string, task *model.Task, s *model.Service) (*model.ServiceRegistration, error) {
 	a := in.Alloc
 	at, err := placeOf(a, s, task, in.Node).EndpointOf(s)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	r := &model.ServiceRegistration{
 		ID:          "_nomad-task-" + a.ID + "-" + owner + "-" + s.Name + "-" + s.PortLabel,
 		ServiceName: s.Name, Namespace: a.Namespace, NodeID: a.NodeID, JobID: a.JobID, AllocID: a.ID,
-		Tags: s.Tags, Address: at.Address, Port: at.Port,
+		Tags: s.Tags, Address: at.Address, Port: at.Port, Meta: s.Meta,
+	}
+	if s.Weights != nil {
+		r.Weight = s.Weights.Passing
 	}
 	if a.DeploymentStatus.IsCanary() && len(s.CanaryTags) > 0 {
 		r.Tags = s.CanaryTags
+	}
+	if a.DeploymentStatus.IsCanary() && len(s.CanaryMeta) > 0 {
+		r.Meta = s.CanaryMeta
 	}
 	if r.Tags == nil {
 		r.Tags = []string{}
@@ -114,7 +163,7 @@ func (in Input) registration(owner string, task *model.Task, s *model.Service) *
 	if in.Node != nil {
 		r.Datacenter = in.Node.Datacenter
 	}
-	return r
+	return r, nil
 }
 
 // placeOf returns where a service of a task, or of the group if task is nil, is. A service
@@ -151,7 +200,8 @@ func (in Input) environment(task *model.Task) *taskenv.Env {
 // refers reports whether one of the texts of a registration refers to something.
 func refers(s *model.Service) bool {
 	is := func(text string) bool { return strings.Contains(text, "${") }
-	return is(s.Name) || is(s.PortLabel) || is(s.Address) || slices.ContainsFunc(s.Tags, is) || slices.ContainsFunc(s.CanaryTags, is)
+	return is(s.Name) || is(s.PortLabel) || is(s.Address) || slices.ContainsFunc(s.Tags, is) || slices.ContainsFunc(s.CanaryTags, is) ||
+		refersIn(s.Meta) || refersIn(s.CanaryMeta)
 }
 
 // interpolated returns a copy of a service with the texts of its registration replaced.
@@ -166,5 +216,6 @@ func interpolated(s *model.Service, env *taskenv.Env) *model.Service {
 		return out
 	}
 	c.Tags, c.CanaryTags = replace(s.Tags), replace(s.CanaryTags)
+	c.Meta, c.CanaryMeta = replaced(s.Meta, env), replaced(s.CanaryMeta, env)
 	return &c
 }

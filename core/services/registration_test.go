@@ -5,6 +5,7 @@ package services_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/core/model"
@@ -53,6 +54,20 @@ func TestARunningAllocHasTheRegistrationsOfItsGroupAndOfItsRunningTasks(t *testi
 			t.Logf("got %+v", *got[i])
 		}
 		t.Fatalf("%d registrations, want %d", len(got), len(want))
+	}
+}
+
+func TestARegistrationHasWeightAndMetadataOfItsServiceOrCanary(t *testing.T) {
+	in := running()
+	s := &model.Service{Name: "web", PortLabel: "http", Provider: "nomad", Weights: &model.ServiceWeights{Passing: 7, Warning: 1}, Meta: map[string]string{"rack": "${meta.rack}"}}
+	in.Job.TaskGroups[0].Services, in.Job.TaskGroups[0].Tasks[0].Services = []*model.Service{s}, nil
+	if got := services.Registrations(in); len(got) != 1 || got[0].Weight != 7 || got[0].Meta["rack"] != "r1" {
+		t.Errorf("%+v", got)
+	}
+	s.CanaryMeta = map[string]string{"canary": "yes"}
+	in.Alloc.DeploymentStatus = &model.AllocDeploymentStatus{Canary: true}
+	if got := services.Registrations(in); len(got) != 1 || got[0].Meta["canary"] != "yes" || got[0].Meta["rack"] != "" {
+		t.Errorf("a canary: %+v", got)
 	}
 }
 
@@ -140,5 +155,31 @@ func TestAChoiceIsStableAndChangesOnlyWithWhatItContains(t *testing.T) {
 	}
 	if len(seen) < 2 {
 		t.Errorf("all keys choose %v", seen)
+	}
+}
+
+func TestARegistrationSaysWhetherACheckOfItsServiceFails(t *testing.T) {
+	in := running()
+	g := in.Job.TaskGroups[0]
+	in.Alloc.NetworkStatus.Failing = []string{services.Key(nil, g.Services[3]), services.Key(g.Tasks[0], g.Tasks[0].Services[0])}
+	failing := map[string]bool{}
+	for _, r := range services.Registrations(in) {
+		failing[r.ServiceName] = r.Failing
+	}
+	if !reflect.DeepEqual(failing, map[string]bool{"web": false, "inside": true, "server-red": true}) {
+		t.Errorf("%v", failing)
+	}
+}
+
+func TestAServiceWithoutAnAddressIsMissingAndNamed(t *testing.T) {
+	in := running()
+	in.Alloc.NetworkStatus = nil
+	missing := services.Unregistered(in)
+	if len(missing) != 1 || missing[0].Task != "" || !strings.Contains(missing[0].Err.Error(), `service "inside"`) {
+		t.Errorf("%v", missing)
+	}
+	in.Alloc.ClientStatus = model.AllocClientStatusPending
+	if missing := services.Unregistered(in); len(missing) > 0 {
+		t.Errorf("of an alloc that does not run yet: %v", missing)
 	}
 }

@@ -21,18 +21,18 @@ import (
 // "_drover._tcp.example.com". Names of machines never begin with an underscore.
 func Is(address string) bool { return strings.HasPrefix(address, "_") }
 
-// Check returns what is wrong with the name of a service.
+// Check returns an error if the name of a service is malformed.
 func Check(name string) error {
 	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
 	switch {
 	case strings.ContainsAny(name, ":/[] "):
-		return errdefs.InvalidArgumentf("%q is no name of a service: it has no port and nothing else but the name, as SRV records have the ports", name)
+		return errdefs.InvalidArgumentf("%q is not the name of a service: it has no port and nothing else but the name, as SRV records have the ports", name)
 	case len(labels) < 3 || len(labels[0]) < 2 || labels[1] != "_tcp" && labels[1] != "_udp":
-		return errdefs.InvalidArgumentf("%q is no name of a service; give one such as \"_drover._tcp.example.com\"", name)
+		return errdefs.InvalidArgumentf("%q is not the name of a service; give one such as \"_drover._tcp.example.com\"", name)
 	}
 	for _, l := range labels {
 		if l == "" {
-			return errdefs.InvalidArgumentf("%q is no name of a service: a part between two dots is empty", name)
+			return errdefs.InvalidArgumentf("%q is not the name of a service: a part between two dots is empty", name)
 		}
 	}
 	return nil
@@ -47,7 +47,7 @@ func Lookup(ctx context.Context, name string) ([]string, error) {
 	}
 	var out []string
 	for _, r := range records {
-		if host := strings.TrimSuffix(r.Target, "."); host != "" { // "." says that there is no such service
+		if host := strings.TrimSuffix(r.Target, "."); host != "" { // "." means that there is no such service
 			out = append(out, net.JoinHostPort(host, strconv.Itoa(int(r.Port))))
 		}
 	}
@@ -57,8 +57,9 @@ func Lookup(ctx context.Context, name string) ([]string, error) {
 	return out, nil
 }
 
-// Expand replaces the names of services in a list of addresses by what is behind them. One
-// that cannot be looked up is left out. The error says why, and is nil if any address is left.
+// Expand replaces the names of services in a list of addresses by the addresses of their
+// servers. Names whose lookup fails are left out. The error says why, and is nil if any
+// address is left.
 func Expand(ctx context.Context, addresses []string) ([]string, error) {
 	var out []string
 	var failed error

@@ -40,12 +40,12 @@ var allocTable = &kind[model.Allocation]{
 // AllocByID returns an alloc.
 func (v *View) AllocByID(id string) *model.Allocation { return allocTable.in(v.t).get(id) }
 
-// ShortAllocID returns how many bytes of an alloc's UUID no other alloc of this state
-// shares, counted from its first; 0 if there is no such alloc.
+// ShortAllocID returns the length in bytes of the shortest prefix of an alloc's UUID that
+// no other alloc of this state has; 0 if there is no such alloc.
 func (v *View) ShortAllocID(id string) int { return allocTable.in(v.t).ids.own(id) }
 
-// AllocByShortID returns the only alloc whose UUID begins with some bytes, among those that
-// were created up to an index; nil if there is none, or several.
+// AllocByShortID returns the alloc whose UUID begins with the given bytes, among the allocs
+// created up to an index; nil unless there is exactly one.
 func (v *View) AllocByShortID(first string, index uint64) (found *model.Allocation) {
 	t := allocTable.in(v.t)
 	for h := range t.ids.beginning(first) {
@@ -94,11 +94,6 @@ func (v *View) AllocsByDeployment(id string) []*model.Allocation {
 // Allocs yields all allocs ordered by id.
 func (v *View) Allocs() iter.Seq[*model.Allocation] { return allocTable.in(v.t).all("") }
 
-// AllocsFrom yields the allocs whose id is not smaller than from, ordered by id.
-func (v *View) AllocsFrom(from string) iter.Seq[*model.Allocation] {
-	return allocTable.in(v.t).all(from)
-}
-
 // AllocWithJob returns a copy of the alloc with Job set to the version that it runs.
 // The job is shared.
 func (v *View) AllocWithJob(a *model.Allocation) *model.Allocation {
@@ -141,6 +136,7 @@ func (tx *Tx) PlaceAlloc(a *model.Allocation, now int64) {
 		a.DeploymentStatus = &s
 	}
 	tx.writeAlloc(a)
+	tx.claimVolumes(a)
 }
 
 // linkPrevious records a as the successor of the alloc that it replaces.
@@ -186,6 +182,9 @@ func (tx *Tx) UpdateAllocFromClient(r *model.AllocReport, at int64) error {
 	if old.ClientStatus == model.AllocClientStatusUnknown && c.ClientStatus != model.AllocClientStatusUnknown {
 		c.FollowupEvalID = "" // the follow-up was for the end of the disconnect; the next one is for the next failure
 		c.AllocStates = append(slices.Clip(c.AllocStates), reconnected(c.ClientStatus, at))
+	}
+	if !old.ClientTerminalStatus() && c.ClientTerminalStatus() && tx.View().Level() >= levelLoss {
+		c.FollowupEvalID = "" // it was for an unhealthy alloc that runs; the next one is for its failure
 	}
 	if h := news.Health; h != nil {
 		c.DeploymentStatus = &model.AllocDeploymentStatus{

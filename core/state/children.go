@@ -4,7 +4,6 @@
 package state
 
 import (
-	"iter"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -23,9 +22,6 @@ var launchTable = &kind[model.PeriodicLaunch]{
 func (v *View) PeriodicLaunch(ns, id string) *model.PeriodicLaunch {
 	return launchTable.in(v.t).get(JobKey(ns, id))
 }
-
-// PeriodicLaunches yields the launches of all periodic jobs by namespace and id.
-func (v *View) PeriodicLaunches() iter.Seq[*model.PeriodicLaunch] { return launchTable.in(v.t).all("") }
 
 // ClockTrust is how far the time of a stored launch may be ahead of the clock. A
 // launch that is further ahead was stored by a server with a wrong clock and is

@@ -49,14 +49,9 @@ func (v *View) LatestDeployment(ns, jobID string) *model.Deployment {
 // Deployments yields all deployments ordered by id.
 func (v *View) Deployments() iter.Seq[*model.Deployment] { return deploymentTable.in(v.t).all("") }
 
-// DeploymentsFrom yields the deployments whose id is not smaller than from, ordered by id.
-func (v *View) DeploymentsFrom(from string) iter.Seq[*model.Deployment] {
-	return deploymentTable.in(v.t).all(from)
-}
-
 // UpsertDeployment stores a deployment of the scheduler. Its counters are derived from
-// allocs, so those of an existing deployment are kept, and a deployment that has ended
-// is not changed. The transaction takes ownership of d.
+// allocs, so an existing deployment keeps its counters and the deadlines that have begun, and
+// a deployment that has ended is not changed. The transaction takes ownership of d.
 func (tx *Tx) UpsertDeployment(d *model.Deployment, now int64) {
 	d.CreateIndex, d.ModifyIndex = tx.index, tx.index
 	if d.ModifyTime == 0 {
@@ -73,12 +68,24 @@ func (tx *Tx) UpsertDeployment(d *model.Deployment, now int64) {
 		for name, g := range d.TaskGroups {
 			if o := old.TaskGroups[name]; o != nil {
 				g.PlacedAllocs, g.HealthyAllocs, g.UnhealthyAllocs = o.PlacedAllocs, o.HealthyAllocs, o.UnhealthyAllocs
-				g.PlacedCanaries, g.RequireProgressBy = o.PlacedCanaries, o.RequireProgressBy
+				if g.PlacedCanaries = o.PlacedCanaries; !o.RequireProgressBy.IsZero() || tx.View().Level() < levelHolds {
+					g.RequireProgressBy = o.RequireProgressBy
+				}
+				if tx.View().Level() >= levelHolds {
+					g.Promoted = g.Promoted || o.Promoted
+				}
 			}
+		}
+		if old.Status == model.DeploymentStatusPaused && d.Status == model.DeploymentStatusRunning && tx.View().Level() >= levelHolds {
+			d.Status, d.StatusDescription = old.Status, old.StatusDescription // it was paused meanwhile
 		}
 	}
 	tx.writeDeployment(d)
 }
+
+// levelHolds is the level from which on the scheduler begins the progress deadline of a group
+// that it has held back.
+const levelHolds = 2
 
 func (tx *Tx) writeDeployment(d *model.Deployment) {
 	d.ModifyIndex = tx.index
@@ -97,6 +104,9 @@ func (tx *Tx) settledDeployment(id string) (*model.Deployment, error) {
 	return d, nil
 }
 
+// levelPaused is the level from which on a paused deployment does not become successful.
+const levelPaused = 2
+
 // UpdateDeploymentStatus changes the status of a deployment unless it has ended.
 // Success makes the job version stable.
 func (tx *Tx) UpdateDeploymentStatus(u *model.DeploymentStatusUpdate) error {
@@ -106,6 +116,9 @@ func (tx *Tx) UpdateDeploymentStatus(u *model.DeploymentStatusUpdate) error {
 	}
 	if !d.Active() {
 		return errdefs.FailedPreconditionf("deployment %q has terminal status %q; only running deployments can change", d.ID, d.Status)
+	}
+	if d.Status == model.DeploymentStatusPaused && u.Status == model.DeploymentStatusSuccessful && tx.View().Level() >= levelPaused {
+		return errdefs.FailedPreconditionf("deployment %q is paused; resume it", d.ID) // it was decided before the pause
 	}
 	c := d.Copy()
 	if d.Status == model.DeploymentStatusPaused && u.Status == model.DeploymentStatusRunning {

@@ -133,3 +133,68 @@ func TestADeploymentThatHasEndedIsNotOpenedByAPlanMadeBefore(t *testing.T) {
 		t.Errorf("it is %s again", d.Status)
 	}
 }
+
+func TestAPausedDeploymentIsNotSuccessfulByADecisionFromBefore(t *testing.T) {
+	s := deploying(t, model.DeploymentState{DesiredTotal: 2})
+	update(t, s, func(tx *state.Tx) error { tx.BeginTerm("c", "t"); tx.RaiseLevel(2, ""); return nil })
+	setDeployment(t, s, model.DeploymentStatusPaused, time.Unix(110, 0))
+	err := s.Update(s.View().Index()+1, func(tx *state.Tx) error {
+		return tx.UpdateDeploymentStatus(&model.DeploymentStatusUpdate{DeploymentID: "d1", Status: model.DeploymentStatusSuccessful})
+	})
+	if !errdefs.IsFailedPrecondition(err) || s.View().DeploymentByID("d1").Status != model.DeploymentStatusPaused {
+		t.Errorf("got %v, it is %s", err, s.View().DeploymentByID("d1").Status)
+	}
+}
+
+func TestTheLossOfAHealthyAllocRestartsTheDeadlineAndEndsItsFollowUp(t *testing.T) {
+	s := deploying(t, model.DeploymentState{DesiredTotal: 2, ProgressDeadline: time.Minute})
+	update(t, s, func(tx *state.Tx) error { tx.BeginTerm("c", "t"); tx.RaiseLevel(2, ""); return nil })
+	update(t, s, func(tx *state.Tx) error {
+		tx.UpsertEval(&model.Evaluation{ID: "e", Namespace: "default", JobID: "web", Status: model.EvalStatusPending})
+		return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocSetFollowUp, AllocID: "a1", FollowupEvalID: "e"}, "e", 5)
+	})
+	lost := time.Unix(5000, 0)
+	update(t, s, func(tx *state.Tx) error {
+		return tx.UpdateAllocFromClient(&model.AllocReport{ID: "a1", ClientStatus: model.AllocClientStatusFailed}, lost.UnixNano())
+	})
+	if by := s.View().DeploymentByID("d1").TaskGroups["web"].RequireProgressBy; !by.Equal(lost.Add(time.Minute)) {
+		t.Errorf("it must progress by %s", by)
+	}
+	if id := s.View().AllocByID("a1").FollowupEvalID; id != "" { // it was for the time before it failed
+		t.Errorf("the follow-up is still %s", id)
+	}
+}
+
+// The scheduler leaves out the deadline of a group that waits for what it depends on, and
+// begins it when the group is released.
+func TestAPlanBeginsADeadlineButMovesNone(t *testing.T) {
+	s := deploying(t, model.DeploymentState{DesiredTotal: 3})
+	update(t, s, func(tx *state.Tx) error { tx.BeginTerm("c", "t"); tx.RaiseLevel(2, ""); return nil })
+	plan := func(by time.Time) time.Time {
+		update(t, s, func(tx *state.Tx) error {
+			d := s.View().DeploymentByID("d1").Copy()
+			d.Status = model.DeploymentStatusRunning
+			for _, g := range d.TaskGroups {
+				g.RequireProgressBy, g.PlacedAllocs = by, 0
+			}
+			tx.UpsertDeployment(d, 300)
+			return nil
+		})
+		g := s.View().DeploymentByID("d1").TaskGroups["web"]
+		if g.PlacedAllocs != 2 {
+			t.Errorf("%d allocs are counted", g.PlacedAllocs)
+		}
+		return g.RequireProgressBy
+	}
+	at := time.Unix(5000, 0).UTC()
+	if by := plan(at); !by.Equal(at) {
+		t.Errorf("it must progress by %s", by)
+	}
+	if by := plan(at.Add(time.Hour)); !by.Equal(at) {
+		t.Errorf("it must progress by %s, later than before", by)
+	}
+	setDeployment(t, s, model.DeploymentStatusPaused, at)
+	if plan(at); s.View().DeploymentByID("d1").Status != model.DeploymentStatusPaused {
+		t.Error("a plan that was made before the pause ends it")
+	}
+}

@@ -18,7 +18,7 @@ type derived struct {
 	usage       map[string]*usageRow   // differences, by node
 	deployments map[string]*model.Deployment
 	priced      map[*model.AllocatedResources]model.ComparableResources
-	services    map[string]bool // ids of allocs whose registrations may be others
+	services    map[string]bool // ids of allocs whose registrations may have changed
 }
 
 // summaryOf returns the job's new counts, which the caller may change.
@@ -75,6 +75,7 @@ func (tx *Tx) accountAlloc(old, a *model.Allocation) {
 	tx.accountUsage(old, -1)
 	tx.accountUsage(a, 1)
 	tx.accountServices(old, a)
+	tx.accountHolds(old, a)
 	if tx.restore {
 		return
 	}
@@ -132,9 +133,13 @@ func (tx *Tx) accountUsage(a *model.Allocation, by int64) {
 	u.Allocs += int(by)
 }
 
-// levelFirstAlloc is the level from which on the first alloc of a deployment restarts its
-// progress deadline, which the scheduler has begun with the deployment.
+// levelFirstAlloc is the lowest capability level at which the first alloc of a deployment
+// restarts its progress deadline. The scheduler begins the deadline with the deployment.
 const levelFirstAlloc = 2
+
+// levelLoss is the level from which on the loss of a healthy alloc restarts the progress
+// deadline.
+const levelLoss = 2
 
 // accountDeployment updates the counters of the alloc's deployment.
 func (tx *Tx) accountDeployment(old, a *model.Allocation) {
@@ -172,6 +177,11 @@ func (tx *Tx) accountDeployment(old, a *model.Allocation) {
 	}
 	if after.healthy && !before.healthy {
 		g.progress(a.DeploymentStatus.Timestamp)
+	}
+	// Canaries may have waited for their promotion long after the deadline. What takes the
+	// place of one that is gone has the whole time.
+	if before.counts() && !after.counts() && tx.View().Level() >= levelLoss {
+		g.progress(time.Unix(0, a.ModifyTime))
 	}
 }
 
@@ -243,8 +253,8 @@ func (tx *Tx) settleDeployment(id string) {
 	}
 }
 
-// joinChange joins the change at a place, the last one, to the one of the same entry whose
-// row it replaces: a deployment that a plan makes, and its first counters, are one change.
+// joinChange joins the last change with an earlier change of the same row in the same log
+// entry: a deployment that a plan makes, and its first counters, are one change.
 func (tx *Tx) joinChange(at int) {
 	if at == len(tx.changes) { // changes are not recorded
 		return

@@ -36,9 +36,6 @@ func (v *View) EvalsByJob(ns, id string) []*model.Evaluation {
 // Evals yields all evaluations ordered by id.
 func (v *View) Evals() iter.Seq[*model.Evaluation] { return evalTable.in(v.t).all("") }
 
-// EvalsFrom yields the evaluations whose id is not smaller than from, ordered by id.
-func (v *View) EvalsFrom(from string) iter.Seq[*model.Evaluation] { return evalTable.in(v.t).all(from) }
-
 // UpsertEval stores an evaluation. A finished evaluation of a job cancels the job's
 // older blocked ones, because it has already considered everything that they wait for.
 // The transaction takes ownership of e.

@@ -36,6 +36,7 @@ func JobKey(ns, id string) string { return ns + "\x00" + id }
 const (
 	jobsByParent = iota
 	jobsByToken
+	jobsOnNodes
 )
 
 // TableJobs is the name of the table of jobs.
@@ -50,6 +51,7 @@ var jobTable = &kind[jobRow]{
 		secondaries: []secondary[jobRow]{
 			jobsByParent: {name: "parent", key: (*jobRow).parentKey},
 			jobsByToken:  {name: "token", key: (*jobRow).tokenKey},
+			jobsOnNodes:  {name: "nodes", key: (*jobRow).nodesKey},
 		},
 	},
 	record:  recJob,
@@ -78,6 +80,16 @@ func (r *jobRow) parentKey() string {
 func (r *jobRow) tokenKey() string {
 	if j := r.current(); j != nil && j.DispatchIdempotencyToken != "" {
 		return tokenKey(r.Namespace, r.Parent, j.DispatchIdempotencyToken)
+	}
+	return ""
+}
+
+// onNodes is the key of system and sysbatch jobs, which run on every node.
+const onNodes = "every"
+
+func (r *jobRow) nodesKey() string {
+	if j := r.current(); j != nil && (j.Type == model.JobTypeSystem || j.Type == model.JobTypeSysBatch) {
+		return onNodes
 	}
 	return ""
 }
@@ -178,6 +190,17 @@ func (v *View) JobsByPrefix(ns, prefix string) iter.Seq[*model.Job] {
 				return
 			}
 			if j := row.current(); j != nil && !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// SystemJobs yields the system and sysbatch jobs.
+func (v *View) SystemJobs() iter.Seq[*model.Job] {
+	return func(yield func(*model.Job) bool) {
+		for row := range jobTable.in(v.t).scan(jobsOnNodes, onNodes) {
+			if !yield(row.current()) {
 				return
 			}
 		}
@@ -309,6 +332,7 @@ func (tx *Tx) PurgeJob(ns, id string) error {
 	record(tx, jobVersionTable, cur, nil)
 	tx.accountChild(cur, nil)
 	tx.deletePeriodicLaunch(ns, id)
+	tx.dropClaims(ns, id)
 	for _, d := range deploymentTable.in(tx.t).list(deploymentsByJob, JobKey(ns, id)) {
 		deploymentTable.in(tx.t).delete(d.ID)
 		record(tx, deploymentTable, d, nil)

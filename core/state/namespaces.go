@@ -47,6 +47,11 @@ func (tx *Tx) CheckDeleteNamespace(name string) error {
 			return errdefs.FailedPreconditionf("namespace %q has non-terminal jobs, for example %q; stop them first", name, j.ID)
 		}
 	}
+	for v := range tx.View().HostVolumes() {
+		if v.Namespace == name {
+			return errdefs.FailedPreconditionf("namespace %q has host volumes, for example %q (%s); delete them first", name, v.Name, v.ID)
+		}
+	}
 	return nil
 }
 

@@ -83,7 +83,9 @@ func (tx *Tx) writeNode(n *model.Node) {
 	old := nodeTable.in(tx.t).put(n)
 	record(tx, nodeTable, old, n)
 	tx.accountDrivers(old, n)
+	tx.accountSites(old, n)
 	tx.accountServicesOfNode(old, n)
+	tx.followHostVolumes(n.ID, n)
 }
 
 // RegisterNode stores a node's registration. Values that servers set (drain,
@@ -168,12 +170,6 @@ func (tx *Tx) UpdateNodeStatus(id, status string, updatedAt int64, e *model.Node
 	})
 }
 
-// MarkAllocUpdate remembers that a node that was out of reach has reported its
-// allocs again.
-func (tx *Tx) MarkAllocUpdate(id string) error {
-	return tx.editNode(id, nil, func(n *model.Node) { n.LastAllocUpdateIndex = tx.index })
-}
-
 // UpdateNodeDrain starts (strategy is set) or ends a drain. After the end of a drain
 // the node stays ineligible unless markEligible is set.
 func (tx *Tx) UpdateNodeDrain(id string, strategy *model.DrainStrategy, markEligible bool, last *model.DrainMetadata, at int64, e *model.NodeEvent) error {
@@ -221,6 +217,8 @@ func (tx *Tx) DeleteNode(id string) error {
 	}
 	record(tx, nodeTable, old, nil)
 	tx.accountDrivers(old, nil)
+	tx.accountSites(old, nil)
 	tx.accountServicesOfNode(old, nil)
+	tx.followHostVolumes(id, nil)
 	return nil
 }

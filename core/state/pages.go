@@ -64,7 +64,8 @@ func (p *pages[R]) set(h uint32, row *R) {
 	pg.rows[h%pageRows] = row
 }
 
-// freeze returns a copy for readers, and makes later writes copy what it shares.
+// freeze returns a copy for readers. Later writes copy the pages that it shares before they
+// change them.
 func (p *pages[R]) freeze() pages[R] {
 	frozen := *p
 	p.epoch++

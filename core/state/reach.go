@@ -9,7 +9,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// anyCommit is the key of every commit, also of one that changes no row.
+// anyCommit is the key of every commit, including a commit that changes no row.
 var anyCommit = Key{}
 
 // Reach returns once the newest View is at index or above it. If ctx ends before, the

@@ -97,6 +97,11 @@ func (tx *Tx) DeleteRootKey(id string) error {
 			return errdefs.FailedPreconditionf("root key %s in use, cannot delete: the variable %q in namespace %q is sealed with it; rotate with -full first", id, v.Path, v.Namespace)
 		}
 	}
+	for v := range tx.View().CSIVolumes() {
+		if v.SecretsKeyID == id {
+			return errdefs.FailedPreconditionf("root key %s in use, cannot delete: the secrets of volume %q in namespace %q are sealed with it; rotate with -full first", id, v.ID, v.Namespace)
+		}
+	}
 	record(tx, rootKeyTable, rootKeyTable.in(tx.t).delete(id), nil)
 	return nil
 }

@@ -21,8 +21,8 @@ type Codec interface {
 	Decode(data []byte, row any) error
 }
 
-// Kinds of records in a saved stream besides those of the tables. They are part of the
-// snapshot format: never change a number.
+// Kinds of records in a saved stream besides the records of the tables. They are part of
+// the snapshot format: never change a number.
 const (
 	recHeader    = 1
 	recEnd       = 2
@@ -301,6 +301,7 @@ func (l *loader) node(t *table[model.Node], data []byte) error {
 	}
 	t.put(n)
 	l.tx.accountDrivers(nil, n)
+	l.tx.accountSites(nil, n)
 	return nil
 }
 
@@ -311,7 +312,7 @@ func (l *loader) alloc(t *table[model.Allocation], data []byte) error {
 	}
 	a := row.Alloc
 	if a == nil || int(row.Resources) > len(l.resources) || int(row.Metrics) > len(l.metrics) {
-		return errdefs.InvalidArgumentf("an alloc refers to what is not in the stream; the snapshot is damaged")
+		return errdefs.InvalidArgumentf("an alloc refers to an object that is not in the stream; the snapshot is damaged")
 	}
 	if row.Resources > 0 {
 		a.AllocatedResources = l.resources[row.Resources-1]
@@ -320,6 +321,7 @@ func (l *loader) alloc(t *table[model.Allocation], data []byte) error {
 		a.Metrics = l.metrics[row.Metrics-1]
 	}
 	Intern(a, l.intern)
+	l.share(a.TaskStates)
 	t.put(a)
 	l.tx.accountAlloc(nil, a)
 	return nil
@@ -331,6 +333,21 @@ func (l *loader) intern(s string) string {
 	}
 	l.strings[s] = s
 	return s
+}
+
+// share makes the states of tasks share what many of them have in common.
+func (l *loader) share(tasks map[string]*model.TaskState) {
+	for _, task := range tasks {
+		if task == nil {
+			continue
+		}
+		task.State = l.intern(task.State)
+		for _, e := range task.Events {
+			if e != nil {
+				e.Share()
+			}
+		}
+	}
 }
 
 // Intern makes an alloc share strings that many allocs have in common.

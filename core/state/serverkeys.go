@@ -57,7 +57,7 @@ func (tx *Tx) DeleteServerKey(serverID string) {
 	}
 }
 
-// WrapRootKey adds wraps to a root key, in place of those that the servers had before.
+// WrapRootKey adds wraps to a root key, in place of the earlier wraps of the same servers.
 // With unseal the key is no longer sealed with a file.
 func (tx *Tx) WrapRootKey(k *model.RootKey, wraps []model.RootKeyWrap, unseal bool, secretRSA []byte) {
 	c := *k

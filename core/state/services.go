@@ -77,8 +77,8 @@ func (v *View) ServiceByID(ns, id string) *model.ServiceRegistration {
 	return serviceTable.in(v.t).get(JobKey(ns, id))
 }
 
-// Deregister removes a registration until its alloc is updated or one of its tasks starts
-// again.
+// Deregister removes a registration. It comes back when its alloc is updated or one of its
+// tasks starts again.
 func (tx *Tx) Deregister(r *model.ServiceRegistration) {
 	old := allocTable.in(tx.t).find(r.AllocID)
 	if old == nil || slices.Contains(old.Deregistered, r.ID) {
@@ -89,8 +89,8 @@ func (tx *Tx) Deregister(r *model.ServiceRegistration) {
 	tx.writeAlloc(&c)
 }
 
-// registerAnew brings back what an operator deregistered, if a write of the alloc is one
-// with which its node would register it again.
+// registerAnew brings back registrations that an operator removed, if this write updates
+// the alloc or starts one of its tasks: then a node registers its services.
 func registerAnew(old, a *model.Allocation) {
 	if old == nil || len(a.Deregistered) == 0 {
 		return
@@ -119,8 +119,8 @@ func (tx *Tx) accountServices(old, a *model.Allocation) {
 	tx.derived.services[a.ID] = true
 }
 
-// accountServicesOfNode does so for the allocs of a node of which something changed that
-// registrations can contain.
+// accountServicesOfNode marks the allocs of a node for settleServices if the node changed
+// in a field that registrations contain.
 func (tx *Tx) accountServicesOfNode(old, n *model.Node) {
 	if old != nil && n != nil && old.Datacenter == n.Datacenter && maps.Equal(old.Attributes, n.Attributes) && maps.Equal(old.Meta, n.Meta) {
 		return
@@ -134,8 +134,8 @@ func (tx *Tx) accountServicesOfNode(old, n *model.Node) {
 	}
 }
 
-// settleServices writes the differences between the registrations that an alloc had and
-// those that it has now.
+// settleServices writes the difference between the stored and the current registrations of
+// an alloc.
 func (tx *Tx) settleServices(id string) {
 	t := serviceTable.in(tx.t)
 	a := allocTable.in(tx.t).find(id)

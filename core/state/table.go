@@ -34,7 +34,7 @@ type table[R any] struct {
 	free   numbers
 	dirty  bool
 
-	// The writer's last look-up, because a write of the same row often follows.
+	// The writer's last look-up, kept because a write of the same row often follows.
 	last      string
 	lastFound bool
 	lastRow   uint32

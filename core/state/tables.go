@@ -10,7 +10,7 @@ import "slices"
 // allocs that refer to them. A test checks that none is missing.
 var declared = [...]tableKind{
 	namespaceTable, poolTable, configTable, clusterTable, autopilotTable, nodeTable, jobTable, jobVersionTable, scalingTable, summaryTable, evalTable,
-	deploymentTable, variableTable, rootKeyTable, serverKeyTable, pluginTable, launchTable, driverSchemaTable, allocTable, usageTable, driverUseTable, serviceTable,
+	deploymentTable, variableTable, rootKeyTable, serverKeyTable, pluginTable, launchTable, driverSchemaTable, hostVolumeTable, claimTable, csiVolumeTable, csiHoldTable, csiSiteTable, allocTable, usageTable, driverUseTable, serviceTable,
 }
 
 // tables holds all tables. The Store has the writer's tables; every View has immutable
@@ -70,8 +70,8 @@ type kind[R any] struct {
 	record  byte
 	saveAll func(*saver, *table[R])
 	loadAll map[byte]func(*loader, *table[R], []byte) error // reads what saveAll writes
-	// watched returns the watch keys of a recorded change, if what is recorded is not
-	// a row.
+	// watched returns the watch keys of a recorded change, for tables that record other
+	// values than rows.
 	watched func(row any, wake wakeFunc)
 }
 
@@ -167,8 +167,8 @@ func (k *single[R]) loads() map[byte]func(*loader, []byte) error {
 	}}
 }
 
-// part declares a table whose rows are stored in those of another one. It has an index
-// and watches of its own.
+// part declares a table whose rows are stored within the rows of another one. It has an
+// index and watches of its own.
 type part struct {
 	heading
 	watched func(row any, wake wakeFunc)

@@ -175,6 +175,25 @@ var examples = map[string]example{
 		append(rowKey(TableAllocs, "x"), Key{TableAllocs, ByJob, JobKey("default", "j")}, Key{TableAllocs, ByNode, "n"},
 			Key{TableAllocs, ByEval, "e"}, Key{TableAllocs, ByDeployment, "d"}),
 	},
+	TableHostVolumes: {
+		done(func(tx *Tx) { tx.UpsertHostVolume(&model.HostVolume{ID: "v", NodeID: "n"}) }),
+		func(tx *Tx) error { return tx.DeleteHostVolume("v") }, []Key{{TableHostVolumes, "", "v"}, {TableHostVolumes, ByNode, "n"}},
+	},
+	TableCSIVolumes: {
+		done(func(tx *Tx) { tx.UpsertCSIVolume(&model.CSIVolume{ID: "v", Namespace: "default"}) }),
+		func(tx *Tx) error { return tx.DeleteCSIVolume("default", "v") }, []Key{{TableCSIVolumes, "", JobKey("default", "v")}},
+	},
+	TableVolumeClaims: {
+		done(func(tx *Tx) {
+			tx.UpsertJob(&model.Job{Namespace: "default", ID: "j", Type: model.JobTypeService, TaskGroups: []*model.TaskGroup{{
+				Name: "g", Volumes: map[string]*model.VolumeRequest{"v": {Type: "host", Source: "data", Sticky: true}},
+			}}}, nil)
+			tx.RegisterNode(&model.Node{ID: "n", HostVolumes: map[string]*model.HostVolumeConfig{"data": {Name: "data", ID: "v"}}})
+			tx.UpsertHostVolume(&model.HostVolume{ID: "v", Name: "data", NodeID: "n"})
+			tx.PlaceAlloc(&model.Allocation{ID: "a", Namespace: "default", JobID: "j", TaskGroup: "g", Name: "j.g[0]", NodeID: "n"}, 1)
+		}),
+		func(tx *Tx) error { return tx.PurgeJob("default", "j") }, []Key{{TableVolumeClaims, ByJob, JobKey("default", "j")}},
+	},
 	TableServices: {
 		func(tx *Tx) error {
 			tx.UpsertJob(&model.Job{Namespace: "default", ID: "j", Type: model.JobTypeService, TaskGroups: []*model.TaskGroup{{Name: "g", Services: []*model.Service{{Name: "web", Provider: "nomad"}}}}}, nil)

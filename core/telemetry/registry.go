@@ -64,13 +64,6 @@ func (r *Registry) Attach(name string, s Sink) {
 	r.outlets = append(r.outlets, &outlet{name: name, sink: s, log: r.cfg.Logger, next: make(chan *Set, 1)})
 }
 
-// Consumed reports whether there is a sink, so that metrics are needed continuously.
-func (r *Registry) Consumed() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.outlets) > 0
-}
-
 // Collect collects samples from all sources now. If several sources report the same
 // name, the one that was added first is used.
 func (r *Registry) Collect(ctx context.Context) *Set {
@@ -93,7 +86,7 @@ func (r *Registry) Collect(ctx context.Context) *Set {
 		}
 	}
 	for i, source := range sources {
-		// A source that panics tells nothing this time; what it reads is the state's.
+		// A source that panics reports nothing this time.
 		if p := panics.Catch(func() { keep(i, source(ctx)) }); p != nil {
 			r.cfg.Logger.Error("a source of metrics panicked; this is a defect of drover", p.Fields()...)
 		}

@@ -60,7 +60,7 @@ type Sample struct {
 	// Count is the number of observations of a summary or histogram since the process
 	// started.
 	Count uint64
-	// Buckets are those of a histogram, else nil.
+	// Buckets are the buckets of a histogram; nil for other kinds.
 	Buckets *Buckets
 	// Recent has the values of a counter or summary in the recorder's newest complete
 	// interval, or the sum of a counter that a source maintains itself; nil if there
@@ -78,7 +78,7 @@ type Buckets struct {
 // Aggregate summarizes the observations of one interval.
 type Aggregate struct {
 	Count                       int
-	Rate                        float64 // of the sum, per second
+	Rate                        float64 // rate of the sum, per second
 	Sum, Min, Max, Mean, Stddev float64
 }
 

@@ -4,8 +4,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
+	"reflect"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -29,22 +32,35 @@ type Feeder struct {
 
 // Run feeds the queues until ctx ends; it then empties and disables them.
 func (f *Feeder) Run(ctx context.Context) {
-	feed := f.Store.Subscribe(state.TableEvals, state.TableNodes, state.TableAllocs, state.TableJobs, state.TableSchedulerConfig)
+	feed := f.Store.Subscribe(state.TableEvals, state.TableNodes, state.TableAllocs, state.TableJobs, state.TableSchedulerConfig, state.TableHostVolumes, state.TableCSIVolumes,
+		state.TableNamespaces, state.TableNodePools)
 	defer feed.Close()
 	f.enable(true)
 	defer f.enable(false)
 	f.reconcile()
 	for {
-		batch, err := feed.Next(ctx)
+		batch, err := f.next(ctx, feed)
 		switch {
-		case err != nil:
+		case ctx.Err() != nil:
 			return
+		case err != nil:
+			f.Blocked.ReleaseDue(time.Now())
 		case batch.Resync:
 			f.reconcile()
 		default:
 			f.follow(batch)
 		}
 	}
+}
+
+// next waits for changes, at most until the next limit of what depends on other jobs.
+func (f *Feeder) next(ctx context.Context, feed *state.Feed) (state.Batch, error) {
+	if at, ok := f.Blocked.NextLimit(); ok {
+		limited, cancel := context.WithDeadline(ctx, at)
+		defer cancel()
+		ctx = limited
+	}
+	return feed.Next(ctx)
 }
 
 func (f *Feeder) enable(on bool) {
@@ -60,11 +76,13 @@ func (f *Feeder) reconcile() {
 	for _, id := range slices.Concat(f.Broker.Known(), f.Blocked.Known()) {
 		f.survive(func() { f.sync(id, view.EvalByID(id)) }, "eval_id", id)
 	}
-	for e := range view.Evals() {
+	f.Broker.Reconfigure()
+	pending := slices.SortedFunc(view.Evals(), func(x, y *model.Evaluation) int { return cmp.Compare(x.CreateIndex, y.CreateIndex) })
+	for _, e := range pending {
 		f.survive(func() { f.sync(e.ID, e) }, "eval_id", e.ID)
 	}
 	// It is unknown where resources were freed meanwhile.
-	f.Blocked.UnblockAll(view.TableIndex(state.TableNodes, state.TableAllocs, state.TableSchedulerConfig))
+	f.Blocked.UnblockAll(view.TableIndex(state.TableNodes, state.TableAllocs, state.TableSchedulerConfig, state.TableNamespaces, state.TableNodePools))
 }
 
 // sync puts an evaluation into the queue for its newest value; nil means that it was
@@ -78,7 +96,14 @@ func (f *Feeder) sync(id string, e *model.Evaluation) {
 		f.Blocked.Forget(id)
 		f.Broker.Enqueue(e)
 	case e.ShouldBlock() && !f.Broker.Has(e):
-		f.Blocked.Block(e)
+		if holdsLane(e) {
+			f.Broker.Hold(e)
+		}
+		view := f.Store.View()
+		f.Blocked.Block(e, needOf(view, e))
+		if released(view, e) { // what it depends on has changed since it was decided
+			f.Blocked.Release(e.ID)
+		}
 	}
 }
 
@@ -91,12 +116,16 @@ func retriesLater(e *model.Evaluation) bool { return e.ShouldBlock() && !e.WaitU
 // on several nodes of a class are reported once.
 func (f *Feeder) follow(batch state.Batch) {
 	view := f.Store.View()
-	room := map[string]uint64{} // computed class -> index
+	room, changed, awaited := rooms{}, map[model.JobKey]bool{}, f.Blocked.Awaits()
 	for _, c := range batch.Changes {
 		f.survive(func() { f.take(view, c, room) }, "table", c.Table, "index", c.Index)
+		if job, ok := jobOf(c); ok && awaited {
+			changed[job] = true
+		}
 	}
-	for class, index := range room {
-		f.survive(func() { f.Blocked.Unblock(class, index) }, "class", class)
+	f.dependants(view, changed)
+	for _, r := range room {
+		f.survive(func() { f.Blocked.Unblock(r.Room, r.index) }, "class", r.Class)
 	}
 }
 
@@ -108,7 +137,7 @@ func (f *Feeder) survive(feed func(), item ...any) {
 	}
 }
 
-func (f *Feeder) take(view *state.View, c state.Change, room map[string]uint64) {
+func (f *Feeder) take(view *state.View, c state.Change, room rooms) {
 	obj := c.New
 	if obj == nil {
 		obj = c.Old
@@ -117,33 +146,56 @@ func (f *Feeder) take(view *state.View, c state.Change, room map[string]uint64) 
 	case *model.Evaluation:
 		f.sync(obj.ID, view.EvalByID(obj.ID))
 	case *model.Node:
-		f.node(c, room)
+		f.node(view, c, room)
 	case *model.Allocation:
 		f.freed(view, c, room)
 	case *model.Job:
 		if old, ok := c.Old.(*model.Job); ok && (c.New == nil || old.JobModifyIndex != obj.JobModifyIndex) {
-			f.Blocked.Untrack(obj.Namespace, obj.ID, c.Index)
+			f.Broker.Unhold(f.Blocked.Untrack(obj.Namespace, obj.ID, c.Index))
+		}
+	case *model.HostVolume: // it may offer more than before
+		if n := view.NodeByID(obj.NodeID); n != nil {
+			room.add(view, n, c.Index)
+			f.Blocked.UnblockNode(n.ID, c.Index)
+		}
+	case *model.CSIVolume: // it can be used from nodes of any class
+		old, _ := c.Old.(*model.CSIVolume)
+		if c.New != nil && (old == nil || old.State != obj.State || old.ExternalID != obj.ExternalID || !reflect.DeepEqual(old.RequestedCapabilities, obj.RequestedCapabilities)) {
+			f.Blocked.UnblockAll(c.Index)
 		}
 	case *model.SchedulerConfiguration:
 		f.Broker.Pause(view.SchedulerConfig().PauseEvalBroker)
-		f.Blocked.UnblockAll(c.Index)
+		f.rules(c.Index)
+	case *model.Namespace, *model.NodePool:
+		f.rules(c.Index)
 	}
+}
+
+// rules follows a change of what the scheduler may do and of the rules of lanes.
+func (f *Feeder) rules(index uint64) {
+	f.Broker.Reconfigure()
+	for _, e := range f.Blocked.Held() { // their lane may be ordered now
+		if holdsLane(e) {
+			f.Broker.Hold(e)
+		}
+	}
+	f.Blocked.UnblockAll(index)
 }
 
 // node records freed resources on a node that has become ready, has changed its class
 // or has other capacity than before.
-func (f *Feeder) node(c state.Change, room map[string]uint64) {
+func (f *Feeder) node(view *state.View, c state.Change, room rooms) {
 	old, _ := c.Old.(*model.Node)
 	n, ok := c.New.(*model.Node)
 	if !ok || !n.Ready() || old != nil && old.Ready() && old.ComputedClass == n.ComputedClass && feasible.SameRoom(old, n) {
 		return
 	}
-	room[n.ComputedClass] = c.Index
+	room.add(view, n, c.Index)
 	f.Blocked.UnblockNode(n.ID, c.Index)
 }
 
 // freed records freed resources of an alloc that has ended, was removed or has got fewer.
-func (f *Feeder) freed(view *state.View, c state.Change, room map[string]uint64) {
+func (f *Feeder) freed(view *state.View, c state.Change, room rooms) {
 	old, ok := c.Old.(*model.Allocation)
 	if !ok || old.ClientTerminalStatus() {
 		return
@@ -152,9 +204,23 @@ func (f *Feeder) freed(view *state.View, c state.Change, room map[string]uint64)
 		return
 	}
 	if n := view.NodeByID(old.NodeID); n != nil {
-		room[n.ComputedClass] = c.Index
+		room.add(view, n, c.Index)
 		f.Blocked.UnblockNode(n.ID, c.Index)
 	}
+	if usesCSI(view, old) { // whoever waits for its volumes may need room on another node
+		f.Blocked.UnblockAll(c.Index)
+	}
+}
+
+// usesCSI reports whether an alloc has volumes of storage systems, which can be used on
+// another node when it has ended.
+func usesCSI(view *state.View, a *model.Allocation) bool {
+	job := view.JobOf(a)
+	if job == nil {
+		return false
+	}
+	tg := job.LookupTaskGroup(a.TaskGroup)
+	return tg != nil && len(tg.CSIRequests()) > 0
 }
 
 // shrunk reports whether an alloc has got fewer resources of some kind.

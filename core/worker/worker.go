@@ -72,10 +72,6 @@ type Worker struct{ Config }
 // New returns a worker; Run makes it work.
 func New(cfg Config) *Worker { return &Worker{cfg} }
 
-// types are the lanes that workers process; evaluations above the delivery limit have
-// a lane of their own.
-var types = []string{model.JobTypeService, model.JobTypeBatch, model.JobTypeSystem, model.JobTypeSysBatch}
-
 // unfinished is the number of decided evaluations whose results may be waiting for
 // their commit while the worker continues.
 const unfinished = 32
@@ -89,7 +85,7 @@ func (w *Worker) Run(ctx, taking context.Context) {
 	defer ends.Wait()
 	slots := make(chan struct{}, unfinished)
 	for {
-		eval, token, err := w.Broker.Dequeue(taking, types...)
+		eval, token, err := w.Broker.Dequeue(taking)
 		if err != nil {
 			return
 		}
@@ -117,7 +113,7 @@ func (w *Worker) Run(ctx, taking context.Context) {
 // per server.
 func (w *Worker) RunFailed(ctx context.Context) {
 	for {
-		eval, token, err := w.Broker.Dequeue(ctx, queue.TypeFailed)
+		eval, token, err := w.Broker.DequeueFailed(ctx)
 		if err != nil {
 			return
 		}
@@ -260,11 +256,20 @@ func waitUntil(e *model.Evaluation) time.Time {
 // finish stores the result of the evaluation. New evaluations reach the queues through
 // the state.
 func (w *Worker) finish(ctx context.Context, out *schedule.Outcome) error {
-	evals := []*model.Evaluation{out.Eval}
+	evals, waits := []*model.Evaluation{out.Eval}, out.Eval
 	if out.Blocked != nil {
-		evals = append(evals, out.Blocked)
+		evals, waits = append(evals, out.Blocked), out.Blocked
 	}
-	return w.store(ctx, evals...)
+	if !waits.ShouldBlock() || retriesLater(waits) || !holdsLane(waits) {
+		return w.store(ctx, evals...)
+	}
+	// Before the state shows it and the next job of the lane may begin.
+	w.Broker.Hold(waits)
+	err := w.store(ctx, evals...)
+	if err != nil {
+		w.Broker.Unhold(waits.ID)
+	}
+	return err
 }
 
 // giveUp completes an evaluation whose plans were repeatedly rejected. The rest waits

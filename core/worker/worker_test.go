@@ -61,7 +61,8 @@ type leader struct {
 }
 
 func newLeader(t *testing.T, workers int) *leader {
-	l := &leader{t: t, store: state.New(), broker: queue.NewBroker(queue.Config{})}
+	store := state.New()
+	l := &leader{t: t, store: store, broker: queue.NewBroker(queue.Config{Lanes: worker.Lanes{Store: store}})}
 	invariants.AtEnd(t, l.store)
 	lifecycles.Check(t, l.store)
 	l.log = &log{index: 1, fsm: fsm.New(l.store, hclog.NewNullLogger())}
@@ -117,13 +118,18 @@ func (l *leader) node(id string, cpu int64) {
 }
 
 // register stores a job whose allocs take 100 MHz and one port each, and queues its evaluation.
-func (l *leader) register(id string, count int) *model.Evaluation {
+func (l *leader) register(id string, count int, edit ...func(*model.Resources)) *model.Evaluation {
 	j := &model.Job{
 		ID: id, Name: id, Namespace: "default", Type: "batch", Priority: 50, Datacenters: []string{"*"}, NodePool: "default",
 		TaskGroups: []*model.TaskGroup{{
 			Name: "g", Count: count, Networks: []*model.NetworkResource{{DynamicPorts: []model.Port{{Label: "p"}}}},
 			Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", Resources: &model.Resources{CPU: 100, MemoryMB: 10}}},
 		}},
+	}
+	for _, f := range edit {
+		if f != nil {
+			f(j.TaskGroups[0].Tasks[0].Resources)
+		}
 	}
 	e := &model.Evaluation{ID: l.ids.NewID(), Namespace: "default", JobID: id, Type: "batch", Priority: 50, Status: "pending", TriggeredBy: "job-register"}
 	l.propose(&fsm.UpsertJob{Job: j, Eval: e})

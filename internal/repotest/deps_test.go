@@ -17,7 +17,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden lists of linked modu
 
 // notInDaemon lists modules that must not be linked into the agent's binary, because
 // they belong to plugins.
-var notInDaemon = []string{"go-getter", "aws-sdk-go", "minio", "cloud.google.com", "docker", "moby", "nvml", "container-storage-interface", "opencontainers/runc", "libcontainer", "libvirt"}
+var notInDaemon = []string{"go-getter", "aws-sdk-go", "minio", "cloud.google.com", "docker", "moby", "nvml", "container-storage-interface", "hashicorp/consul", "opencontainers/runc", "libcontainer", "libvirt"}
 
 // linked lists the modules that a command links on Linux.
 func linked(t *testing.T, cmdPkg string) []string {

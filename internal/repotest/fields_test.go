@@ -106,6 +106,72 @@ func carriesOut(r reader) bool {
 	return false
 }
 
+// written are the fields of what operators write apart from jobs, with the package or the
+// function that acts on each. On those with "" nobody acts: core/api says so to whoever sets
+// them.
+var written = map[string]string{
+	"SchedulerConfiguration.SchedulerAlgorithm":                    "core/model.SchedulingOf",
+	"SchedulerConfiguration.PreemptionConfig":                      "core/model.SchedulingOf",
+	"SchedulerConfiguration.MemoryOversubscriptionEnabled":         "core/model.SchedulingOf",
+	"SchedulerConfiguration.QueueOrder":                            "core/worker",
+	"SchedulerConfiguration.QueueMaxDepth":                         "core/model.LaneRulesOf",
+	"SchedulerConfiguration.RejectJobRegistration":                 "core/endpoint",
+	"SchedulerConfiguration.PauseEvalBroker":                       "core/worker",
+	"SchedulerConfiguration.NodeLimitForFeasibilityChecks":         "",
+	"PreemptionConfig.SystemSchedulerEnabled":                      "core/model.Allows",
+	"PreemptionConfig.SysBatchSchedulerEnabled":                    "core/model.Allows",
+	"PreemptionConfig.BatchSchedulerEnabled":                       "core/model.Allows",
+	"PreemptionConfig.ServiceSchedulerEnabled":                     "core/model.Allows",
+	"NodePool.SchedulerConfiguration":                              "core/model.SchedulingOf",
+	"NodePool.NodeIdentityTTL":                                     "core/auth/nodetoken",
+	"NodePoolSchedulerConfiguration.SchedulerAlgorithm":            "core/model.override",
+	"NodePoolSchedulerConfiguration.MemoryOversubscriptionEnabled": "core/model.override",
+	"NodePoolSchedulerConfiguration.PreemptionConfig":              "core/model.override",
+	"NodePoolSchedulerConfiguration.Queue":                         "core/model.LaneRulesOf",
+	"PreemptionOverride.SystemSchedulerEnabled":                    "core/model.override",
+	"PreemptionOverride.SysBatchSchedulerEnabled":                  "core/model.override",
+	"PreemptionOverride.BatchSchedulerEnabled":                     "core/model.override",
+	"PreemptionOverride.ServiceSchedulerEnabled":                   "core/model.override",
+	"QueueConfiguration.Weight":                                    "core/model.override",
+	"QueueConfiguration.Ordered":                                   "core/model.override",
+	"QueueConfiguration.MaxDepth":                                  "core/model.override",
+	"Namespace.SchedulerConfiguration":                             "core/model.SchedulingOf",
+	"Namespace.Quota":                                              "",
+	"Namespace.Capabilities":                                       "core/model.AllowsDriver",
+	"Namespace.NodePoolConfiguration":                              "core/model.AllowsNodePool",
+	"Namespace.VaultConfiguration":                                 "",
+	"Namespace.ConsulConfiguration":                                "",
+}
+
+// described are fields of the same objects that name or describe them.
+var described = []string{"Name", "Description", "Meta", "CreateIndex", "ModifyIndex"}
+
+func TestEveryFieldThatOperatorsWriteIsActedOnOrNamed(t *testing.T) {
+	readers, err := fieldReaders("core/model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[model.SchedulerConfiguration](), reflect.TypeFor[model.PreemptionConfig](), reflect.TypeFor[model.NodePool](),
+		reflect.TypeFor[model.NodePoolSchedulerConfiguration](), reflect.TypeFor[model.Namespace](), reflect.TypeFor[model.PreemptionOverride](), reflect.TypeFor[model.QueueConfiguration](),
+	} {
+		for i := range typ.NumField() {
+			name := typ.Name() + "." + typ.Field(i).Name
+			by, listed := written[name]
+			switch read := readers[name]; {
+			case !listed && !slices.Contains(described, typ.Field(i).Name):
+				t.Errorf("%s: say who acts on it, or that nobody does", name)
+			case by != "" && !acts("core/model", read, by):
+				t.Errorf("%s: %s does not read it; its readers are %v", name, by, read)
+			case listed && by == "" && slices.ContainsFunc(read, carriesOut):
+				t.Errorf("%s: nobody is said to act on it; its readers are %v", name, read)
+			case listed && by == "" && !slices.ContainsFunc(read, func(r reader) bool { return r.pkg == "core/api" }):
+				t.Errorf("%s: nobody acts on it, and core/api says nothing", name)
+			}
+		}
+	}
+}
+
 // folded are fields of drafts that become other fields when the draft is converted
 // to a job.
 var folded = map[string]string{

@@ -8,12 +8,13 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// DNS is a name server whose only names are those of services, which it knows with SRV
+// DNS is a name server whose only names are names of services, for which it has SRV
 // records. All of a test's process asks it.
 type DNS struct {
 	mu    sync.Mutex
@@ -34,17 +35,30 @@ func NewDNS(t *testing.T) *DNS {
 		defer close(served)
 		d.serve(conn)
 	}()
-	before := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", conn.LocalAddr().String())
-	}}
+	address := conn.LocalAddr().String()
+	asked.Store(&address)
+	install()
 	t.Cleanup(func() {
-		net.DefaultResolver = before
+		asked.Store(nil)
 		_ = conn.Close() // ends serve
 		<-served
 	})
 	return d
 }
+
+// asked is the address of the name server of the test that runs; nil means the machine's.
+var asked atomic.Pointer[string]
+
+// install makes this process ask the server in asked. It stays: a server that was stopped may
+// still look up a name while its test ends.
+var install = sync.OnceFunc(func() {
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if own := asked.Load(); own != nil {
+			network, address = "udp", *own
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}
+})
 
 // Set makes a name lead to addresses, HOST:PORT, of which the first is preferred; without
 // any, the name does not exist.

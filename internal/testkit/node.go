@@ -56,7 +56,8 @@ func NodeOf(t *testing.T, address string) *Node {
 	return newNode(t, address, nil, nil)
 }
 
-// newNode waits until the node is ready in the state of at, unless that is nil.
+// newNode connects a node to the server at address. If at is not nil, it waits until the
+// node is ready in at's state and can be called there.
 func newNode(t *testing.T, address string, at *endpoint.Endpoint, onCall func(ctx context.Context, call rpc.Call, in <-chan []byte, send func([]byte) error) error) *Node {
 	t.Helper()
 	client, err := rpc.Dial(address, nil)
@@ -80,7 +81,8 @@ func newNode(t *testing.T, address string, at *endpoint.Endpoint, onCall func(ct
 	}
 	Eventually(t, "the node is ready", func() bool {
 		row := at.View().NodeByID(n.ID)
-		return row != nil && row.Status == model.NodeStatusReady
+		_, unreachable := at.Nodes(n.ID)
+		return row != nil && row.Status == model.NodeStatusReady && unreachable == nil
 	})
 	return n
 }
@@ -107,7 +109,7 @@ func (n *Node) describe() *model.Node {
 	out := &model.Node{
 		ID: n.ID, SecretID: n.secret, Name: "node-" + n.ID[:4], Datacenter: "dc1", NodePool: model.NodePoolDefault,
 		Status: model.NodeStatusInit, SchedulingEligibility: model.NodeSchedulingEligible,
-		Attributes: map[string]string{"kernel.name": "linux", "arch": "amd64"}, Meta: map[string]string{}, Links: map[string]string{},
+		Attributes: map[string]string{"kernel.name": "linux", "arch": "amd64", "plugins.host_volume.mkdir.version": "0.0.1"}, Meta: map[string]string{}, Links: map[string]string{},
 		NodeResources: &model.NodeResources{
 			Cpu: model.NodeCpuResources{CpuShares: 4000, TotalCpuCores: 4}, Memory: model.NodeMemoryResources{MemoryMB: 8192},
 			Disk: model.NodeDiskResources{DiskMB: 100 << 10}, MinDynamicPort: 20000, MaxDynamicPort: 32000,

@@ -66,7 +66,7 @@ func (w *wire) set(address string, cut bool) {
 	w.cut[address] = cut
 	for c := range w.conns {
 		if cut && (c.from == address || c.to == address) {
-			_ = c.Conn.Close() // what was not sent is lost, as on a cut network
+			_ = c.Conn.Close() // unsent data is lost, as on a cut network
 			delete(w.conns, c)
 		}
 	}

@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package conformance runs the named checks of a plugin contract and collects their
-// results. It owns T, which a check uses in place of testing.T so that package testing
-// need not be linked, and Result. It owns no checks: drivercheck, devicecheck and
-// statscheck do. Those packages import it, and so do the packages that run the checks:
-// drivertest, devicetest and statstest in tests, core/pluginhost/plugincheck for
-// `drover plugin check`.
+// results. It owns T, which a check uses in place of testing.T so that package testing need
+// not be linked, and Result. It owns no checks: the packages KINDcheck (drivercheck and so on)
+// do. They import it, and so do the packages that run the checks: the packages KINDtest in
+// tests, and core/pluginhost/plugincheck for `drover plugin check`.
 package conformance
 
 import (
@@ -151,8 +150,8 @@ func (t *T) Cleanup(f func()) {
 	t.cleanups = append(t.cleanups, f)
 }
 
-// TempDir returns a new directory, which is removed when the check has ended, with the
-// processes that have it in their environment: a driver with a defect leaves some.
+// TempDir returns a new directory. When the check has ended, the directory is removed, and
+// every process that has it in its environment is killed: a defective driver leaves some.
 func (t *T) TempDir() string {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {

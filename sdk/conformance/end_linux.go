@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// endLimit bounds how long processes are looked for that fork again and again.
+// endLimit bounds how long EndProcesses searches while processes fork again and again.
 const endLimit = 5 * time.Second
 
-// EndProcesses kills every process that has a directory of a check, which nothing else on
-// the machine knows, in its environment: what a plugin has forked and left.
+// EndProcesses kills every process whose environment contains the directory dir of a check:
+// a plugin has forked it and left it behind. No other process on the machine knows dir.
 func EndProcesses(dir string) {
 	for end := time.Now().Add(endLimit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		entries, err := os.ReadDir("/proc")
@@ -28,7 +28,7 @@ func EndProcesses(dir string) {
 			if err != nil || pid == os.Getpid() {
 				continue
 			}
-			p, err := os.FindProcess(pid) // first: it is the process that is looked at
+			p, err := os.FindProcess(pid) // opened before its environment is read, so that a reused pid is not killed
 			if err != nil {
 				continue
 			}
@@ -37,7 +37,7 @@ func EndProcesses(dir string) {
 				found = true
 				_ = p.Kill() // an error means that it has ended
 			}
-			_ = p.Release() // nothing else is done to it
+			_ = p.Release() // it only frees the handle
 		}
 		if !found {
 			return

@@ -57,8 +57,8 @@ const (
 // Error returns the name of the class.
 func (c Class) Error() string { return string(c) }
 
-// classed adds a class, and optionally an explicit retryable mark and what explains it, to
-// an error.
+// classed adds a class to an error, and optionally a retryable mark, a reason code, details
+// and a retry hint.
 type classed struct {
 	class      Class
 	err        error

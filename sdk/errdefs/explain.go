@@ -13,8 +13,9 @@ import (
 	"github.com/drover-project/drover/sdk/internal/oneline"
 )
 
-// Limits of what explains an error. What is longer is cut, and further details are left
-// out, because an error may come from a plugin and is stored and shown.
+// Limits of the reason, the details and the retry hint of an error. Longer texts are cut
+// and further details left out, because an error may come from a plugin, and is stored and
+// shown.
 const (
 	MaxReason      = 64  // bytes of a reason code, and of the name of a detail
 	MaxDetails     = 16  // number of details
@@ -49,8 +50,8 @@ func WithDetail(err error, name, value string) error {
 }
 
 // WithRetryAfter adds a retry hint to err: before d has passed, another try cannot succeed
-// or is not wanted. It does not make the error retryable. A d that is not above zero, or
-// is above MaxRetryAfter, is ignored.
+// or is not wanted. It does not make the error retryable. A d of zero or less, or above
+// MaxRetryAfter, is ignored.
 func WithRetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -66,8 +67,8 @@ func ReasonOf(err error) string {
 	return ""
 }
 
-// DetailsOf returns the details of err by name; those that were added last count. It
-// returns nil if there are none.
+// DetailsOf returns the details of err by name; of details with the same name the outermost
+// counts. It returns nil if there are none.
 func DetailsOf(err error) map[string]string {
 	var out map[string]string
 	outermost(err, func(e *classed) bool {

@@ -18,7 +18,7 @@ import (
 )
 
 // infoDomain marks the ErrorInfo detail that carries what a gRPC code cannot express: the
-// class as its reason, and in its metadata the rest. The retry hint is a RetryInfo detail.
+// class is its reason, and its metadata has the rest. The retry hint is a RetryInfo detail.
 const infoDomain = "drover"
 
 // Names in the metadata of ErrorInfo.
@@ -103,7 +103,7 @@ func ToGRPC(err error) error {
 	return withParts.Err()
 }
 
-// sendable returns the text of an error as a status can have it.
+// sendable returns the text of an error as valid UTF-8 of at most MaxText bytes.
 func sendable(text string) string {
 	if len(text) > MaxText {
 		text = text[:MaxText-len(cutMark)] + cutMark
@@ -114,9 +114,9 @@ func sendable(text string) string {
 // cutMark is the end of a text that was cut.
 const cutMark = "..."
 
-// FromGRPC converts a gRPC status error back into an error with all that ToGRPC keeps.
-// What a defective or hostile side sent beyond the limits of this package is cut. It
-// returns nil and errors that are not a status unchanged.
+// FromGRPC converts a gRPC status error back into an error with all that ToGRPC keeps. It
+// cuts what exceeds the limits of this package, since the other side may be defective or
+// hostile. It returns nil and errors that are not a status unchanged.
 func FromGRPC(err error) error {
 	if err == nil {
 		return nil

@@ -55,18 +55,17 @@ func CheckCapabilities(names []string) error {
 	return err
 }
 
-// NotAllowedError lists the capabilities that a task requested but that are not
-// allowed. A driver adds which of its settings allows more.
+// NotAllowedError lists the capabilities that a task requested but that are not allowed.
+// The driver adds to the text which of its settings allows more.
 type NotAllowedError struct{ Names []string }
 
 func (e *NotAllowedError) Error() string {
 	return fmt.Sprintf("capabilities %s are not allowed", strings.ToLower(strings.Join(e.Names, ", ")))
 }
 
-// Capabilities returns, by number, the bounding set of a task and those of its
-// capabilities that were requested by name. The result is the allowed default
-// capabilities, plus add, minus drop. "all" means all allowed capabilities in add,
-// and all default ones in drop.
+// Capabilities returns, by number, the bounding set of a task and which of its capabilities
+// that were requested by name. The result is the allowed default capabilities, plus add,
+// minus drop. "all" means all allowed capabilities in add, and all default ones in drop.
 func Capabilities(allowed, add, drop []string) (bounding, named []int, err error) {
 	allow, allowAll, err := parseCaps(allowed)
 	if err != nil {

@@ -22,10 +22,10 @@ func (e *CommandError) Error() string { return e.Err.Error() }
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// ErrNoCommand is matched by the CommandError of a command that is not there.
+// ErrNoCommand matches the CommandError of a missing command.
 var ErrNoCommand = errors.New("there is no such command")
 
-// noCommand makes an error one that ErrNoCommand matches.
+// noCommand wraps an error so that ErrNoCommand matches it.
 type noCommand struct{ error }
 
 func (noCommand) Is(target error) bool { return target == ErrNoCommand }

@@ -112,6 +112,9 @@ func (t *tree) dev() error {
 			return fmt.Errorf("mount /dev/%s: %w", m.name, err)
 		}
 	}
+	if allDevices(t.cfg.Devices) {
+		return t.bind(Bind{Source: machineDevices, Target: machineDevices, Propagation: "host-to-task"}, noSetuid)
+	}
 	for _, d := range t.cfg.Devices {
 		nodes := nodesOf(d)
 		if len(nodes) == 0 {
@@ -124,6 +127,14 @@ func (t *tree) dev() error {
 		}
 	}
 	return t.onlyTop("/dev")
+}
+
+const machineDevices = "/dev"
+
+// allDevices reports whether the task gets the /dev of the machine as it is, so that it finds
+// devices that are made while it runs.
+func allDevices(devices []Device) bool {
+	return slices.ContainsFunc(devices, func(d Device) bool { return d.Source == machineDevices && d.Target == machineDevices })
 }
 
 // onlyTop makes the mount at path read-only, but not the mounts below it.
@@ -197,7 +208,7 @@ func (t *tree) sys(groups *groups) error {
 		// Use the same directory name as on the machine, where hierarchies are mounted here.
 		rel, ok := strings.CutPrefix(filepath.Clean(dir), root+"/")
 		if !ok {
-			continue // mounted elsewhere: its task is in it all the same
+			continue // mounted elsewhere here; the task is in that cgroup anyway
 		}
 		hierarchy, _, _ := strings.Cut(rel, "/")
 		if err := t.bind(Bind{Source: dir, Target: filepath.Join(root, hierarchy), ReadOnly: true}, noDevice|noSetuid); err != nil {

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deviceRule allows access to a device. Minor -1 matches every minor number.
+// deviceRule allows access to a device. Minor -1 matches every minor number, and major -1
+// every device of the kind.
 type deviceRule struct {
 	block        bool
 	major, minor int64
@@ -32,6 +33,9 @@ func (r deviceRule) String() string {
 	if r.minor >= 0 {
 		minor = fmt.Sprint(r.minor)
 	}
+	if r.major < 0 {
+		return fmt.Sprintf("%s *:* %s", kind, r.permissions)
+	}
 	return fmt.Sprintf("%s %d:%s %s", kind, r.major, minor, r.permissions)
 }
 
@@ -44,6 +48,9 @@ func deviceRules(devices []Device) []deviceRule {
 	}
 	const multiplexer, terminals = 2, 136
 	rules = append(rules, deviceRule{major: 5, minor: multiplexer, permissions: "rwm"}, deviceRule{major: terminals, minor: -1, permissions: "rwm"})
+	if allDevices(devices) {
+		return []deviceRule{{major: -1, minor: -1, permissions: "rwm"}, {block: true, major: -1, minor: -1, permissions: "rwm"}}
+	}
 	for _, d := range devices {
 		for _, n := range nodesOf(d) {
 			rules = append(rules, deviceRule{
@@ -94,13 +101,17 @@ func deviceProgram(rules []deviceRule) []byte {
 		if r.block {
 			want = devBlock
 		}
-		left := int16(4) // number of instructions to the next rule, from the second one on
-		if r.minor >= 0 {
-			left++
+		left := int16(3) // instructions that follow before the next rule
+		for _, number := range []int64{r.major, r.minor} {
+			if number >= 0 {
+				left++
+			}
 		}
 		emit(notEqual, kind, 0, left, want)
 		emit(anyBit, access, 0, left-1, refused)
-		emit(notEqual, major, 0, left-2, int32(r.major))
+		if r.major >= 0 {
+			emit(notEqual, major, 0, left-2, int32(r.major))
+		}
 		if r.minor >= 0 {
 			emit(notEqual, minor, 0, left-3, int32(r.minor))
 		}
@@ -113,11 +124,12 @@ func deviceProgram(rules []deviceRule) []byte {
 }
 
 // LimitDevices makes processes of a cgroup unable to use devices other than the standard
-// ones, terminals and the given ones, with their permissions. The first of dirs that can
-// limit devices does: one of version 2, or one of the controller "devices" of version 1.
-// If none can, or the kernel does not support or forbids it, LimitDevices does nothing.
-// A sandbox without it has only these devices in its /dev and nodev on everything that
-// its task can write to, but the permissions of a device are then those of its file.
+// ones, terminals and the given ones, with their permissions. It uses the first of dirs
+// that can limit devices: a cgroup of version 2, or of the controller "devices" of version
+// 1. If there is none, or the kernel does not support or forbids it, LimitDevices does
+// nothing. Without it a sandbox still has only these devices in its /dev, and everything
+// that its task can write to is mounted nodev, but a device then has the permissions of its
+// file.
 func LimitDevices(dirs []string, devices []Device) error {
 	for _, dir := range dirs {
 		if unix.Access(filepath.Join(dir, "devices.allow"), unix.F_OK) == nil {
@@ -137,7 +149,7 @@ func LimitDevices(dirs []string, devices []Device) error {
 
 // allowDevices writes the rules to a v1 cgroup.
 func allowDevices(dir string, rules []deviceRule) error {
-	_ = os.WriteFile(filepath.Join(dir, "devices.deny"), []byte("a"), 0) // it fails in a group that allows only some devices already
+	_ = os.WriteFile(filepath.Join(dir, "devices.deny"), []byte("a"), 0) // fails in a group that already allows only some devices
 	for _, rule := range rules {
 		if err := os.WriteFile(filepath.Join(dir, "devices.allow"), []byte(rule.String()), 0); err != nil {
 			return fmt.Errorf("limit the task's devices: allow %q in %s: %w; the machine's kernel must offer it", rule, dir, err)

@@ -23,9 +23,9 @@
 //	started, err := isolation.Start(cfg, cgroups, process, hold)
 //
 // ExecTask runs a command in a task with OpenTarget and Enter. Started tells the pids to
-// keep in the handle; Started.Wait waits for the task and ends what it left behind.
-// A Config can be stored as JSON: later versions of this package read those of earlier
-// ones.
+// keep in the handle; Started.Wait waits for the task and ends what it left behind. A
+// Config can be stored as JSON: later versions of this package read what earlier ones
+// wrote.
 //
 // # One task or none
 //

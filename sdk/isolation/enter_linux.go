@@ -35,8 +35,8 @@ var namespaces = []struct {
 	{"pid", unix.CLONE_NEWPID}, {"cgroup", unix.CLONE_NEWCGROUP}, {"mnt", unix.CLONE_NEWNS},
 }
 
-// Target holds the namespaces of a running task open, so that they stay those of the
-// task even if its pid is reused.
+// Target holds the namespaces of a running task open, so that they stay the namespaces of
+// the task even if its pid is reused.
 type Target struct{ fds []int }
 
 // OpenTarget opens the namespaces of a process. Afterwards the caller must verify

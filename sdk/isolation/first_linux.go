@@ -21,13 +21,13 @@ import (
 // and waits until the rest of the root directory is built.
 type firstProcess struct {
 	s              *Started
-	report         int // what it reports before it runs the second program
+	report         int // descriptor to which it reports before it runs the second program
 	gate           *gate
 	program        program // the first program
 	launch, loader int     // memory files of the two programs
 }
 
-// The descriptors of the first program, besides those of its report and its gate.
+// The descriptors of the first program, besides the descriptors of its report and its gate.
 const (
 	launchFD = fileFD + 1
 	nullFD   = fileFD + 2

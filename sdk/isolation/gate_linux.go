@@ -20,8 +20,9 @@ import (
 // starter ends before it opens the gate, the pipe ends, and the process exits without
 // having run any instruction of its task.
 type Hold struct {
-	// Report is the path of a file that is created. It outlives the starter and tells
-	// the next one whether the task has run, see Began. If it is empty, nobody will ask.
+	// Report is the path of a file that is created. It outlives the starter and tells the
+	// next one whether the task has run, see Began. If it is empty, there is no report, and
+	// Began cannot be called.
 	Report string
 	// Write records the process, which exists and waits. The gate is opened if Write
 	// returns nil. A nil Write records nothing.
@@ -35,7 +36,7 @@ func (h *Hold) record(s Started) error {
 	return h.Write(s)
 }
 
-// The descriptors of a held program, besides that of its report.
+// The descriptors of a held program, besides the descriptor of its report.
 const (
 	gateFD = reportFD + 1
 	fileFD = reportFD + 2

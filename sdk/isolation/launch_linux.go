@@ -28,7 +28,7 @@ func launch(cfg *Config, command string, cgroup int, p Process) (pid, pidfd int,
 	return pid, pidfd, explain(err, cfg, command, p)
 }
 
-// launchHeld does the same for the task itself, which is held at a gate.
+// launchHeld is launch for the task itself, which is held at a gate.
 func launchHeld(cfg *Config, command string, cgroup int, p Process, g *gate, s *Started) error {
 	prog, err := launcher(cfg, command, true, p)
 	if err != nil {

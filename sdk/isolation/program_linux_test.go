@@ -66,6 +66,39 @@ func TestTheFileOfAProgramIsNoneOfTheFilesOfItsProcess(t *testing.T) {
 	}
 }
 
+// Before a new process executes its program, syscall.ForkExec moves a pipe of its own to the
+// numbers after the greatest of the files that the process gets.
+func TestTheFileOfAProgramIsNotReplacedByThePipeOfTheFork(t *testing.T) {
+	var p program
+	p.add("end", unix.SYS_EXIT_GROUP, 7)
+	file, err := p.file("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFD(file)
+	const last = 200 // no other descriptor of this process is near
+	for _, fd := range []int{last, last + 1} {
+		if err := unix.Dup3(file, fd, unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		defer closeFD(fd)
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFD(null)
+	pid, pidfd, err := spawn(last+1, []string{"test"}, -1, []int{null, null, last}, &syscall.SysProcAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFD(pidfd)
+	var ws syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil || ws.ExitStatus() != 7 {
+		t.Errorf("status %d, %v", ws.ExitStatus(), err)
+	}
+}
+
 func TestTheCallThatFailsIsNamedWithItsError(t *testing.T) {
 	var p program
 	p.add("go to the root", unix.SYS_CHDIR, p.string("/"))

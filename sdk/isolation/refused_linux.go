@@ -76,8 +76,8 @@ func missing(head []byte) string {
 	return ""
 }
 
-// tooLong says which limit of the kernel the arguments and the environment exceed:
-// the one of a single string, which is 32 pages, or the one of all strings.
+// tooLong says which limit of the kernel the arguments and the environment exceed: the
+// limit of a single string, which is 32 pages, or the limit of all strings together.
 func tooLong(args, env []string) string {
 	one, sum, longest := 32*os.Getpagesize(), 0, ""
 	for _, s := range args {

@@ -16,8 +16,8 @@ import (
 // one, and for calls of another architecture. Capabilities and namespaces already
 // limit what calls can do; the filter reduces the kernel's attack surface.
 
-// clone's flags for new namespaces, which a task must not create: a user namespace
-// would give it capabilities over new namespaces of all other kinds.
+// cloneNamespaces are clone's flags for new namespaces. A task must not create them: a user
+// namespace would give it capabilities over new namespaces of all other kinds.
 const cloneNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
@@ -78,7 +78,8 @@ func filter(caps []int) []unix.SockFilter {
 	emit(opReturn, 0, 0, fail(unix.EPERM))
 	emit(opReturn, 0, 0, retAllow)
 	for _, r := range ranges(allowed(caps)) {
-		// Below this range, and therefore below all later ones: not allowed.
+		// A number below this range is not allowed, since it is below all later ranges,
+		// too.
 		emit(unix.BPF_JMP|unix.BPF_JGE|unix.BPF_K, 0, 2, r[0])
 		emit(opAtMost, 1, 0, r[1])
 		emit(opReturn, 0, 0, retAllow)

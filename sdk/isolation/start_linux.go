@@ -58,10 +58,10 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// Start starts an isolated process, which is held until hold.Write has returned. From
-// its first instruction on it is in the cgroups, which are directories of existing ones,
-// at most one of them of version 2; it sees no others. A failed start leaves no process
-// behind.
+// Start starts an isolated process, which is held until hold.Write has returned. From its
+// first instruction on it is in the given cgroups, and it sees no others. cgroups are
+// directories of existing cgroups, at most one of them of version 2. A failed start leaves
+// no process behind.
 func Start(cfg *Config, cgroups []string, p Process, hold Hold) (Started, error) {
 	s := Started{PIDFD: -1, InitFD: -1}
 	// The building thread cannot see the machine's files at that point.
@@ -237,8 +237,8 @@ func (p *program) run(file int, args []string, cgroup int, files [3]int, attr *s
 	return pid, pidfd, nil
 }
 
-// fork does the same for a program that reports more than once. The caller reads the
-// reports. Files after the first three get descriptors after that of the report.
+// fork is run for a program that reports more than once. The caller reads the reports.
+// Files after the first three get descriptors after the descriptor of the report.
 func (p *program) fork(file int, args []string, cgroup int, files []int, attr *syscall.SysProcAttr) (pid, pidfd, reported int, err error) {
 	var report [2]int
 	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
@@ -259,12 +259,21 @@ func (p *program) fork(file int, args []string, cgroup int, files []int, attr *s
 }
 
 // spawn forks a process that runs a file with the given descriptors.
+//
+// Before it executes the file, syscall.ForkExec moves a pipe and some of the descriptors to
+// the numbers after the greatest one, and so may replace the file, which it executes by its
+// number. Therefore one of the descriptors is greater than the file's.
 func spawn(file int, args []string, cgroup int, files []int, attr *syscall.SysProcAttr) (pid, pidfd int, err error) {
+	greater, err := unix.FcntlInt(uintptr(files[0]), unix.F_DUPFD_CLOEXEC, file+1)
+	if err != nil {
+		return 0, -1, fmt.Errorf("start a process: copy a descriptor: %w", err)
+	}
+	defer closeFD(greater)
 	pidfd = -1
 	attr.PidFD = &pidfd
 	attr.UseCgroupFD, attr.CgroupFD = cgroup >= 0, cgroup
-	all := make([]uintptr, 0, len(files))
-	for _, fd := range files {
+	all := []uintptr{uintptr(greater)}
+	for _, fd := range files[1:] {
 		all = append(all, uintptr(fd))
 	}
 	pid, err = syscall.ForkExec(procFD(file), args, &syscall.ProcAttr{Files: all, Sys: attr})

@@ -10,10 +10,10 @@ import "golang.org/x/sys/unix"
 // newestSyscall is the newest system call in the tables.
 const newestSyscall = unix.SYS_RSEQ_SLICE_YIELD
 
-// commonSyscalls are the calls that every task may make, as far as all our
-// architectures have them. They are those of the default profile of container
-// engines, without io_uring and user namespaces. personality, socket, ioctl and
-// clone are checked by their arguments, see filter.
+// commonSyscalls are the calls that every task may make, as far as all our architectures
+// have them. They are the system calls of the default profile of container engines, without
+// io_uring and user namespaces. personality, socket, ioctl and clone are checked by their
+// arguments, see filter.
 var commonSyscalls = []uint32{
 	unix.SYS_IOCTL, unix.SYS_SOCKET, // the filter checks their arguments
 	unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_ADJTIMEX, unix.SYS_BIND, unix.SYS_BRK, unix.SYS_CACHESTAT,

@@ -15,9 +15,10 @@ import (
 )
 
 // ForTask returns the isolation that the config of a task asks for: its directories, its
-// mounts and devices, the network and the names of its group. Its agent's directories are
-// hidden, and so is the plugin's own one, stateDir. Without more, the task sees nothing of
-// the machine (see System) and has no capability (see Capabilities).
+// mounts and devices, the network and the names of its group. The agent's directories are
+// hidden, and so is stateDir, the plugin's own directory. Unless the caller sets Chroot
+// (see System) and the capabilities (see Capabilities), the task sees no file of the
+// machine and has no capability.
 func ForTask(task *driver.TaskConfig, stateDir string) (*Config, error) {
 	c := &Config{
 		TaskDir: task.TaskDir, SharedDir: filepath.Join(task.AllocDir, "alloc"), Hide: hidden(task, stateDir), ResolvConf: ResolvConf(task.DNS),
@@ -83,8 +84,8 @@ func addHostPaths(c *Config, task *driver.TaskConfig) error {
 	return nil
 }
 
-// ResolvConf returns the content of /etc/resolv.conf of a task; "" if the machine's is the
-// right one.
+// ResolvConf returns the content of /etc/resolv.conf of a task; "" means the machine's own
+// file.
 func ResolvConf(dns *driver.DNSConfig) string {
 	if dns == nil || len(dns.Servers)+len(dns.Searches)+len(dns.Options) == 0 {
 		return ""
@@ -102,9 +103,9 @@ func ResolvConf(dns *driver.DNSConfig) string {
 	return b.String()
 }
 
-// Hosts returns the hosts file of a task whose group has an address of its own: the name
-// of the host leads to it, as programs expect that bind to their own name. It is "" for
-// other tasks.
+// Hosts returns the hosts file of a task whose group has an address of its own: its host
+// name resolves to that address, because some programs bind to their own host name. It is
+// "" for other tasks.
 func Hosts(n *driver.NetworkIsolation) (string, error) {
 	if n.Address == "" {
 		return "", nil

@@ -13,7 +13,7 @@ import (
 )
 
 // Kill kills the task with all processes of its pid namespace or, if it runs in the
-// machine's, its main process.
+// machine's pid namespace, its main process.
 func (s Started) Kill() {
 	fd := s.InitFD
 	if fd < 0 {
@@ -22,9 +22,9 @@ func (s Started) Kill() {
 	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // an error means that it has ended
 }
 
-// Wait waits until the task's main process has ended, kills what it has left behind in
-// its pid namespace, and closes the descriptors. Only the process that has started the
-// task can do this, and once.
+// Wait waits until the task's main process has ended, kills the processes that are left in
+// its pid namespace, and closes the descriptors. Only the process that has started the task
+// can do this, and once.
 func (s Started) Wait() (*os.ProcessState, error) {
 	defer closeFD(s.PIDFD)
 	defer closeFD(s.InitFD)

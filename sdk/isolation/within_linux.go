@@ -40,11 +40,28 @@ func Within(dirs []string, network string, f func(unified int) error) error {
 	return onThread(enter)
 }
 
+// WithinMounts calls f on a thread in a mount namespace, which is open as mounts, and, if
+// network is not empty, in that network namespace.
+func WithinMounts(mounts int, network string, f func() error) error {
+	return onThread(func() error {
+		if err := joinNetwork(network); err != nil {
+			return err
+		}
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return fmt.Errorf("leave the plugin's root directory: %w", err)
+		}
+		if err := unix.Setns(mounts, unix.CLONE_NEWNS); err != nil {
+			return fmt.Errorf("join the task's mount namespace: %w", err)
+		}
+		return f()
+	})
+}
+
 // groups are the cgroups of a process that will be forked.
 type groups struct {
 	dirs    []string
-	unified int      // the one of version 2, open for clone; -1 if there is none
-	legacy  []string // those of version 1, which a thread can enter
+	unified int      // the cgroup of version 2, open for clone; -1 if there is none
+	legacy  []string // directories of version 1, which a thread can enter
 }
 
 // openGroups sorts directories of cgroups by their version.

@@ -26,21 +26,21 @@ type Host struct {
 	Region   string
 }
 
-// HostAware is implemented by drivers, device plugins and collectors that want to know
-// which host runs them. SetHost is called before SetConfig, and again when a restarted
-// agent takes over the process. It stores what it needs and returns at once. A host of
-// the first release does not introduce itself, so SetHost may never be called.
+// HostAware is implemented by plugins of any kind that want to know which host runs them.
+// SetHost is called before SetConfig, and again when a restarted agent takes over the
+// process. It stores what it needs and returns at once. A host of the first release does
+// not introduce itself, so SetHost may never be called.
 type HostAware interface {
 	SetHost(Host)
 }
 
-// guests are those of a process's services that are HostAware.
+// guests are the services of a process that are HostAware.
 type guests struct {
 	mu  sync.Mutex // one introduction at a time
 	all []HostAware
 }
 
-// Guests returns those of a contract's plugins that are HostAware, for Service.Guests.
+// Guests returns the plugins of a contract that are HostAware, for Service.Guests.
 func Guests[P any](plugins []P) []HostAware {
 	var out []HostAware
 	for _, p := range plugins {
@@ -52,7 +52,7 @@ func Guests[P any](plugins []P) []HostAware {
 }
 
 func (g *guests) introduce(h *pluginv1.Host) {
-	if h == nil { // it is only asked whether the process answers
+	if h == nil { // the host only wants to know whether the process answers
 		return
 	}
 	g.mu.Lock()
@@ -62,8 +62,8 @@ func (g *guests) introduce(h *pluginv1.Host) {
 	}
 }
 
-// Introduce is Ask that also tells the plugin who the host is. A host calls it once per
-// connection, before anything else.
+// Introduce does what Ask does and also tells the plugin who the host is. A host calls it
+// once per connection, before anything else.
 func Introduce(ctx context.Context, conn grpc.ClientConnInterface, h Host) (Info, error) {
 	return ask(ctx, conn, &pluginv1.InfoRequest{Host: &pluginv1.Host{Version: h.Version, Features: h.Features, NodeId: h.NodeID, Region: h.Region}})
 }

@@ -22,8 +22,8 @@ import (
 // follow. Contracts have versions of their own.
 const ProtocolVersion = 1
 
-// The host sets this variable to this value, so that a plugin that is started by hand
-// can print what it is instead of waiting for a host.
+// The host sets this variable to this value. Without it a plugin knows that it
+// was started by hand, and prints what it is instead of waiting for a host.
 const (
 	MagicCookieKey   = "DROVER_PLUGIN_COOKIE"
 	MagicCookieValue = "6b8e0f3d7a2c4e51b9d4c7f1a0e63528"

@@ -5,16 +5,20 @@ package plugin
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+
+	"github.com/drover-project/drover/sdk/idle"
 )
 
 // setName is the only entry in go-plugin's plugin set: kinds are distinguished by
@@ -109,21 +113,31 @@ func Serve(info Info, services ...Service) error {
 	}
 	economise()
 	outliveAgent()
-	goplugin.Serve(&goplugin.ServeConfig{
+	secure, err := secured()
+	if err != nil {
+		return err
+	}
+	serve := &goplugin.ServeConfig{
 		HandshakeConfig:  Handshake(),
 		VersionedPlugins: map[int]goplugin.PluginSet{ProtocolVersion: {setName: &grpcPlugin{info: info, services: services}}},
 		Logger:           hclog.New(&hclog.LoggerOptions{Name: info.Name, Level: hclog.Warn, Output: os.Stderr, JSONFormat: true}),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, serverOptions()...)...)
 		},
-	})
+	}
+	if secure != nil {
+		serve.TLSProvider = func() (*tls.Config, error) { return secure, nil }
+		if err := announce(secure); err != nil {
+			return err
+		}
+	}
+	goplugin.Serve(serve)
 	return nil
 }
 
 // outliveAgent keeps the process alive when its agent or terminal is gone: a write to
-// stderr without a reader then returns an error instead of ending the process. The
-// signals are caught and not ignored, because tasks would inherit that they are
-// ignored.
+// stderr without a reader then returns an error instead of ending the process. The signals
+// are caught and not ignored, because tasks would inherit an ignored signal.
 func outliveAgent() {
 	signal.Notify(make(chan os.Signal, 1), agentGoneSignals()...)
 }
@@ -139,5 +153,12 @@ func economise() {
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
+		// Most of what the start allocates is garbage, which fills less than the smallest heap
+		// that the runtime collects: it would stay for the life of the process.
+		time.AfterFunc(startedAfter, idle.Release)
 	}
 }
+
+// startedAfter is the time after which a process has as a rule been configured and
+// fingerprinted.
+const startedAfter = time.Second

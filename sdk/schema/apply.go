@@ -77,7 +77,7 @@ func Unmarshal(config []byte, into any) error {
 // walker walks a config along its schema and collects problems.
 type walker struct {
 	deferred bool   // strings with an interpolation stand for any value
-	later    *Open  // if set, values with an interpolation are left out and noted here
+	later    *Open  // if set, collects and leaves out values with an interpolation
 	about    string // description of the current attribute
 	secret   bool   // the value must not appear in problems
 	problems Problems
@@ -309,7 +309,7 @@ func (w *walker) listOf(path string, v any, each func(string, any) any) any {
 	return out
 }
 
-// one returns the map in v, or the map that is the only entry of a list in v.
+// one returns the map v, or the only entry of the list v if that is a map.
 func one(v any) (map[string]any, bool) {
 	switch x := v.(type) {
 	case map[string]any:

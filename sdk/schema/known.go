@@ -11,8 +11,9 @@ type Open []string
 
 // ApplyKnown is Apply for a config as written in a job file: it leaves out every attribute
 // whose value contains an interpolation, such as "${NOMAD_PORT_http}", and returns their
-// paths. A list or a map of which one value is such is left out as a whole, so that what
-// remains has its own index; of blocks only the attributes are left out.
+// paths. If one value of a list or a map contains an interpolation, the whole list or map
+// is left out, so that the indexes in paths stay right. Of a block only the attributes with
+// an interpolation are left out.
 func (s *Schema) ApplyKnown(config map[string]any) (map[string]any, Open, error) {
 	var later Open
 	w := walker{deferred: true, later: &later}
@@ -23,8 +24,8 @@ func (s *Schema) ApplyKnown(config map[string]any) (map[string]any, Open, error)
 	return out, later, nil
 }
 
-// Concern reports whether a finding at path may depend on an open attribute: path is that
-// attribute, lies within it, or is a block that contains it.
+// Concern reports whether a finding at path may depend on an open attribute: because path
+// is the attribute, is within it, or is a block that contains it.
 func (o Open) Concern(path string) bool {
 	for _, open := range o {
 		if inside(path, open) || inside(open, path) {
@@ -40,7 +41,8 @@ func inside(path, outer string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// leaves notes and leaves out the attribute if its value is known only later.
+// leaves reports whether the attribute must be left out because its value is known only
+// later, and notes it.
 func (w *walker) leaves(path string, a *Attribute, v any) bool {
 	if w.later == nil {
 		return false

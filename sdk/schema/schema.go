@@ -95,7 +95,8 @@ func Parse(body []byte) (Schema, error) {
 func (s *Schema) Hash() string {
 	body, err := json.Marshal(s)
 	if err != nil {
-		// Only a Default that JSON cannot express leads here; Check refuses those.
+		// Only a Default that JSON cannot express causes this error; Check refuses such
+		// schemas.
 		body = []byte(fmt.Sprintf("%#v", s))
 	}
 	sum := sha256.Sum256(body)

@@ -178,7 +178,7 @@ func (w *Writer) Since(p Position) int64 {
 		case err == nil && st.Mode().IsRegular():
 			n += st.Size()
 		case i < w.index && errors.Is(err, fs.ErrNotExist):
-			n += w.max // it was full when it was removed for a newer one
+			n += w.max // the file was full when it was removed
 		}
 	}
 	return max(n-p.Offset, 0)

@@ -19,7 +19,9 @@ import (
 
 	devicev1 "github.com/drover-project/drover/sdk/internal/pb/device/v1"
 	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
+	networkv1 "github.com/drover-project/drover/sdk/internal/pb/network/v1"
 	pluginv1 "github.com/drover-project/drover/sdk/internal/pb/plugin/v1"
+	registryv1 "github.com/drover-project/drover/sdk/internal/pb/registry/v1"
 	statsv1 "github.com/drover-project/drover/sdk/internal/pb/stats/v1"
 	"github.com/drover-project/drover/sdk/wirecompat"
 )
@@ -31,7 +33,8 @@ const releasedDir = "../proto/released"
 // released are the contracts that plugins out there speak. A draft is not in it.
 var released = []protoreflect.FileDescriptor{
 	pluginv1.File_plugin_v1_plugin_proto, driverv1.File_driver_v1_driver_proto,
-	devicev1.File_device_v1_device_proto, statsv1.File_stats_v1_stats_proto,
+	devicev1.File_device_v1_device_proto, statsv1.File_stats_v1_stats_proto, networkv1.File_network_v1_network_proto,
+	registryv1.File_registry_v1_registry_proto,
 }
 
 func golden(f protoreflect.FileDescriptor) string {

@@ -62,7 +62,10 @@ func TestAStrictClusterTakesOnlyIntroducedNodesAndGivesThemIdentities(t *testing
 		return jti
 	}
 	first := identity()
-	server.Must("node", "identity", "renew", nodeID(n))
+	n.Eventually(harness.Patience, "the node has a session, and renews its identity", func() bool {
+		_, code := server.CLI("node", "identity", "renew", nodeID(n))
+		return code == 0
+	})
 	if second := identity(); second == first || second == "" {
 		t.Errorf("the identity is %q, before %q", second, first)
 	}

@@ -36,14 +36,21 @@ type netMachine struct {
 	address string
 }
 
-func newNetMachine(t *testing.T) *netMachine {
+func newNetMachine(t *testing.T, more ...string) *netMachine {
 	t.Helper()
-	w := harness.NewNetwork(t)
+	m := netMachineIn(harness.NewNetwork(t), "node", append(more, `server { enabled = true }`)...)
+	m.Start()
+	m.offersBridges(1)
+	return m
+}
+
+// netMachineIn adds such a machine to a network, with an agent that is not started.
+func netMachineIn(w *harness.Network, name string, more ...string) *netMachine {
+	w.T.Helper()
 	if _, err := exec.LookPath("busybox"); err != nil {
-		t.Skip("the tasks of this test need busybox")
+		w.T.Skip("the tasks of this test need busybox")
 	}
-	a := w.Machine("node", `server { enabled = true }
-client {
+	a := w.Machine(name, `client {
   enabled           = true
   network_interface = "eth0"
   cpu_total_compute = 20000
@@ -59,21 +66,28 @@ client {
 plugin "raw_exec" {
   config { enabled = true }
 }
-`)
+`+strings.Join(more, "\n"))
 	m := &netMachine{agent: &agent{a}, address: a.IPAddress()}
 	if err := os.Symlink(filepath.Join(harness.Bin(), "drover-plugins"), filepath.Join(a.Dir, "plugins", "network-bridge")); err != nil {
-		t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	m.Start()
-	m.Eventually(harness.Patience, "the node offers bridge networks", func() bool {
-		nodes, _, err := m.Nodes(m.Context(), nil)
-		if err != nil || len(nodes) != 1 {
-			return false
-		}
-		n, _, err := m.Node(m.Context(), nodes[0].ID, nil)
-		return err == nil && slices.ContainsFunc(n.NodeResources.NodeNetworks, func(x *model.NodeNetworkResource) bool { return x.Mode == "bridge" })
-	})
 	return m
+}
+
+// offersBridges waits until so many nodes are ready and offer bridge networks.
+func (m *netMachine) offersBridges(want int) {
+	m.T.Helper()
+	m.Eventually(harness.Patience, fmt.Sprintf("%d nodes offer bridge networks", want), func() bool {
+		nodes, _, err := m.Nodes(m.Context(), nil)
+		offer := 0
+		for _, stub := range nodes {
+			n, _, err := m.Node(m.Context(), stub.ID, nil)
+			if err == nil && n.Status == model.NodeStatusReady && slices.ContainsFunc(n.NodeResources.NodeNetworks, func(x *model.NodeNetworkResource) bool { return x.Mode == "bridge" }) {
+				offer++
+			}
+		}
+		return err == nil && offer == want
+	})
 }
 
 // namespace is the path of the machine's network namespace.
@@ -169,7 +183,7 @@ func (m *netMachine) environ(a netAlloc) map[string]string {
 
 // get asks for a page from a namespace: the machine's, or that of a process.
 func (m *netMachine) get(enter []string, address string, port int) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	args := append(slices.Clone(enter), "busybox", "wget", "-q", "-O", "-", "http://"+net.JoinHostPort(address, fmt.Sprint(port))+"/")
 	out, err := exec.CommandContext(ctx, "nsenter", args...).CombinedOutput()
@@ -181,7 +195,7 @@ func (m *netMachine) get(enter []string, address string, port int) string {
 
 // outside asks for a page from another machine.
 func outside(address string, port int) string {
-	c := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	c := http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := c.Get("http://" + net.JoinHostPort(address, fmt.Sprint(port)) + "/")
 	if err != nil {
 		return err.Error()

@@ -226,7 +226,10 @@ func TestAServerThatLeavesIsNoMemberAndMayComeBack(t *testing.T) {
 func TestOneServerOfEachZoneVotesAndAReadReplicaNever(t *testing.T) {
 	s := newServersOf(t, 3, func(*agent) {}, `redundancy_zone = "x"`, `redundancy_zone = "y"`, `redundancy_zone = "z"`)
 	leader := s.leader(s.all...)
-	leader.Must("operator", "autopilot", "set-config", "-enable-redundancy-zones", "-server-stabilization-time=2s", "-last-contact-threshold=2s")
+	leader.Eventually(harness.Patience, "a new cluster has the capability level of zones", func() bool {
+		_, code := leader.CLI("operator", "autopilot", "set-config", "-enable-redundancy-zones", "-server-stabilization-time=2s", "-last-contact-threshold=2s")
+		return code == 0
+	})
 	out := s.all[0].Must("operator", "autopilot", "get-config") // of any server
 	for _, want := range []string{"EnableRedundancyZones   = true", "ServerStabilizationTime = 2s", "LastContactThreshold    = 2s", "CleanupDeadServers      = true"} {
 		if !strings.Contains(out, want) {

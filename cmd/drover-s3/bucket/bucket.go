@@ -76,7 +76,7 @@ func endpoint(text string) (host string, secure bool, err error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
-		return "", false, fmt.Errorf("aws_storage.s3_endpoint %q is no endpoint: give HOST:PORT, http://HOST:PORT or https://HOST:PORT", text)
+		return "", false, fmt.Errorf("aws_storage.s3_endpoint %q is not an endpoint: give HOST:PORT, http://HOST:PORT or https://HOST:PORT", text)
 	}
 	return u.Host, u.Scheme == "https", nil
 }

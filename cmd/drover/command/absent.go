@@ -27,13 +27,6 @@ func absent(s spec, why string, flags func(fs *flag.FlagSet)) func() spec {
 // table so that scripts get a reason instead of "unknown command".
 func absentCommands() map[string]func() spec {
 	return map[string]func() spec{
-		"alloc pause": absent(spec{
-			usage: "alloc pause [options] <allocation> <task>", synopsis: "Pauses tasks that have a schedule block; not implemented yet", min: 1, max: 2, takes: "allocs",
-		}, "this needs the schedule block of tasks, which is not implemented yet: stop the allocation or scale its group instead", func(fs *flag.FlagSet) {
-			fs.String("state", "", "The schedule state to set.")
-			fs.Bool("status", false, "Shows the schedule state.")
-			fs.String("task", "", "Only this task.")
-		}),
 		"operator raft migrate-backend": absent(spec{
 			usage: "operator raft migrate-backend <path to data dir>", synopsis: "Moves a server's log to another log store; badger is the only one", min: 1, max: 1, offline: true, takes: takesFiles,
 		}, "there is nothing to migrate: badger is the only log store, and every server uses it", func(fs *flag.FlagSet) {

@@ -49,7 +49,7 @@ func (s *session) copyLog(ctx context.Context, body io.ReadCloser, err error) er
 	return nil
 }
 
-// agentFlags name the agent whose log is shown.
+// agentFlags select the agent whose log is shown.
 type agentFlags struct{ node, server string }
 
 func (a *agentFlags) declare(fs *flag.FlagSet) {

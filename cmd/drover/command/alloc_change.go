@@ -55,7 +55,7 @@ func allocSignal() spec {
 
 func allocFreeze() spec {
 	return spec{
-		usage: "alloc freeze [options] <allocation> [<task>]", synopsis: "Holds running tasks of an allocation where they are", min: 1, max: 2, takes: "allocs",
+		usage: "alloc freeze [options] <allocation> [<task>]", synopsis: "Pauses running tasks of an allocation", min: 1, max: 2, takes: "allocs",
 		setup: func(fs *flag.FlagSet) run {
 			task := fs.String("task", "", "Only this task.")
 			return ofAlloc(task, func(ctx context.Context, s *session, a *client.AllocDetail) error {
@@ -67,7 +67,7 @@ func allocFreeze() spec {
 
 func allocThaw() spec {
 	return spec{
-		usage: "alloc thaw [options] <allocation> [<task>]", synopsis: "Lets frozen tasks of an allocation continue", min: 1, max: 2, takes: "allocs",
+		usage: "alloc thaw [options] <allocation> [<task>]", synopsis: "Resumes paused tasks of an allocation", min: 1, max: 2, takes: "allocs",
 		setup: func(fs *flag.FlagSet) run {
 			task := fs.String("task", "", "Only this task.")
 			return ofAlloc(task, func(ctx context.Context, s *session, a *client.AllocDetail) error {

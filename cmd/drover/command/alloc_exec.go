@@ -63,14 +63,9 @@ func allocExec() spec {
 				return nil
 			})
 			return func(ctx context.Context, s *session, args []string) error {
-				a, err := o.alloc(ctx, s, args[0], *task)
+				a, err := o.allocWithTask(ctx, s, args[0], task)
 				if err != nil {
 					return err
-				}
-				if *task == "" {
-					if *task, err = onlyTask(a); err != nil {
-						return err
-					}
 				}
 				req.AllocID, req.Task, req.Cmd = a.ID, *task, args[1:]
 				return x.exec(ctx, s, req)

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
 )
 
 func allocFS() spec {
@@ -36,7 +37,7 @@ func allocFS() spec {
 				}
 				switch {
 				case *stat:
-					s.fileTable([]*api.AllocFileInfo{info}, *exact)
+					s.fileTable([]*model.FileInfo{info}, *exact)
 					return nil
 				case info.IsDir:
 					list, err := s.client.ListFiles(ctx, a.ID, path)
@@ -55,7 +56,7 @@ func allocFS() spec {
 }
 
 func (s *session) fileReader(allocID, path string) reader {
-	return func(ctx context.Context, follow bool, origin string, offset int64, each func(*api.StreamFrame) error) error {
+	return func(ctx context.Context, follow bool, origin string, offset int64, each func(*model.StreamFrame) error) error {
 		return s.client.StreamFile(ctx, &api.FileStreamRequest{AllocID: allocID, Path: path, Follow: follow, Origin: origin, Offset: offset}, each)
 	}
 }
@@ -70,7 +71,7 @@ func (s *session) printFile(ctx context.Context, allocID, path string) error {
 	return err
 }
 
-func (s *session) fileTable(list []*api.AllocFileInfo, exact bool) {
+func (s *session) fileTable(list []*model.FileInfo, exact bool) {
 	var rows [][]string
 	for _, f := range list {
 		name, size := f.Name, humanize.IBytes(uint64(max(f.Size, 0)))

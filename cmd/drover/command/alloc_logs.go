@@ -60,6 +60,16 @@ func (o *source) alloc(ctx context.Context, s *session, arg, task string) (*mode
 	return a.Allocation, nil
 }
 
+// allocWithTask returns the alloc of an argument. If no task was named, task becomes the
+// only one of the alloc.
+func (o *source) allocWithTask(ctx context.Context, s *session, arg string, task *string) (*model.Allocation, error) {
+	a, err := o.alloc(ctx, s, arg, *task)
+	if err == nil && *task == "" {
+		*task, err = onlyTask(a)
+	}
+	return a, err
+}
+
 // someAlloc returns an alloc of a job that has the group and the task; an empty
 // string matches any. It prefers a running alloc. If none runs, it fails if running
 // is true and otherwise returns any alloc.
@@ -89,14 +99,14 @@ func (s *session) someAlloc(ctx context.Context, jobID, group, task string, runn
 
 // reader reads a log or a file from an offset that counts from the start or from the
 // end.
-type reader func(ctx context.Context, follow bool, origin string, offset int64, each func(*api.StreamFrame) error) error
+type reader func(ctx context.Context, follow bool, origin string, offset int64, each func(*model.StreamFrame) error) error
 
 // maxTail is the number of bytes that are buffered to find the last lines.
 const maxTail = 64 << 20
 
 // copy writes the part of the output that the flags select.
 func (o *source) copy(ctx context.Context, s *session, read reader, out io.Writer) error {
-	write := func(f *api.StreamFrame) error {
+	write := func(f *model.StreamFrame) error {
 		if f.FileEvent != "" {
 			fmt.Fprintf(s.Err, "drover: %s: %s\n", f.File, f.FileEvent)
 		}
@@ -119,7 +129,7 @@ func (o *source) copy(ctx context.Context, s *session, read reader, out io.Write
 }
 
 // lastLines writes the last lines and, with -f, what follows them.
-func (o *source) lastLines(ctx context.Context, read reader, write func(*api.StreamFrame) error) error {
+func (o *source) lastLines(ctx context.Context, read reader, write func(*model.StreamFrame) error) error {
 	n := int(o.lines)
 	if n < 0 {
 		n = 10
@@ -130,7 +140,7 @@ func (o *source) lastLines(ctx context.Context, read reader, write func(*api.Str
 	}
 	switch {
 	case !o.follow:
-		return write(&api.StreamFrame{Data: end})
+		return write(&model.StreamFrame{Data: end})
 	case n == 0:
 		return read(ctx, true, "end", 0, write)
 	}
@@ -138,7 +148,7 @@ func (o *source) lastLines(ctx context.Context, read reader, write func(*api.Str
 	// first read, so the data may start within a line: everything up to the first
 	// newline is skipped, unless the last lines are the whole file.
 	first := true
-	return read(ctx, true, "end", int64(len(end))+1, func(f *api.StreamFrame) error {
+	return read(ctx, true, "end", int64(len(end))+1, func(f *model.StreamFrame) error {
 		if first && len(f.Data) > 0 {
 			first = false
 			whole := bytes.HasPrefix(f.Data, end[:min(len(end), len(f.Data))]) // the file starts here
@@ -159,7 +169,7 @@ func tailOf(ctx context.Context, read reader, n int) ([]byte, error) {
 	for size := int64(n)*128 + 1024; ; size *= 4 {
 		size = min(size, maxTail)
 		var data []byte
-		err := read(ctx, false, "end", size, func(f *api.StreamFrame) error {
+		err := read(ctx, false, "end", size, func(f *model.StreamFrame) error {
 			data = append(data, f.Data...)
 			if len(data) > 2*maxTail {
 				return errors.New("the file grows faster than its end can be found; try again without -tail")
@@ -202,14 +212,9 @@ func allocLogs() spec {
 				if len(args) == 2 {
 					*task = args[1]
 				}
-				a, err := o.alloc(ctx, s, args[0], *task)
+				a, err := o.allocWithTask(ctx, s, args[0], task)
 				if err != nil {
 					return err
-				}
-				if *task == "" {
-					if *task, err = onlyTask(a); err != nil {
-						return err
-					}
 				}
 				if !*stderr && !*stdout {
 					*stdout, *stderr = true, o.follow
@@ -231,7 +236,7 @@ func allocLogs() spec {
 }
 
 func (s *session) logReader(allocID, task, kind string) reader {
-	return func(ctx context.Context, follow bool, origin string, offset int64, each func(*api.StreamFrame) error) error {
+	return func(ctx context.Context, follow bool, origin string, offset int64, each func(*model.StreamFrame) error) error {
 		return s.client.StreamLogs(ctx, &api.LogStreamRequest{AllocID: allocID, Task: task, Type: kind, Follow: follow, Origin: origin, Offset: offset}, each)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// nowLimit is how long a node may take to say what tasks do now: it answers from memory, and
-// asks drivers that can hold tasks.
+// nowLimit limits how long a node may take to describe the current activity of tasks: it
+// answers from memory, and asks drivers that can pause tasks.
 const nowLimit = 5 * time.Second
 
-// tasksNow asks the node of an alloc what its tasks do now. It returns nil if that adds
-// nothing to what servers know, or cannot be had.
+// tasksNow asks the node of an alloc for the current activity of its tasks. It returns nil
+// if that adds nothing to the servers' data, or if the node does not answer.
 func (s *session) tasksNow(ctx context.Context, a *model.Allocation) map[string]*model.TaskNow {
 	waits := starting(a)
 	if a.TerminalStatus() || !waits && a.ClientStatus != model.AllocClientStatusRunning {
@@ -30,7 +30,7 @@ func (s *session) tasksNow(ctx context.Context, a *model.Allocation) map[string]
 	switch {
 	case errdefs.IsNotFound(err) || errdefs.IsUnimplemented(err): // an older agent, or the node has not got the alloc yet
 		return nil
-	case err != nil && !waits: // only what is frozen could be missing
+	case err != nil && !waits: // only a frozen task could be missed
 		fmt.Fprintf(s.Err, "Couldn't ask whether tasks are frozen: %s\n", client.Text(err))
 		return nil
 	case err != nil:
@@ -50,7 +50,7 @@ func starting(a *model.Allocation) bool {
 	return false
 }
 
-// describeNow prints what a task does now.
+// describeNow prints the current activity of a task.
 func (s *session) describeNow(t *model.TaskNow) {
 	if t != nil && t.Paused {
 		s.printf("Frozen: its driver holds the task where it is; drover alloc thaw lets it continue")

@@ -173,6 +173,9 @@ func (s *session) describeTasks(a *client.AllocDetail, uses map[string]*usage, d
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
 		t := a.TaskStates[name]
 		s.title("\nTask %q is %q", name, t.State)
+		if t.Paused != "" {
+			s.printf("Schedule: it %s; drover alloc pause -status tells more", strings.Replace(pauseText(t.Paused), "paused", "is paused", 1))
+		}
 		s.describeNow(a.TasksNow[name])
 		s.describeUse(a.Allocation, name, uses[name], devices, stats)
 		started, finished := "N/A", "N/A"
@@ -193,7 +196,8 @@ func (s *session) describeTasks(a *client.AllocDetail, uses map[string]*usage, d
 	}
 }
 
-// described is the text of an event with what its error says beyond it.
+// described returns the text of an event with the reason, details and retry hint of its
+// error.
 func described(e *model.TaskEvent) string {
 	if more := e.Explanation(); more != "" {
 		return e.DisplayMessage + " (" + more + ")"

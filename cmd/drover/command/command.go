@@ -55,7 +55,8 @@ type spec struct {
 	offline  bool                       // the command talks to no agent
 	min, max int                        // number of arguments; a negative max means no limit
 	raw      int                        // number of the argument that begins another command line, counted from 1; 0 means none
-	takes    string                     // what the arguments are, for completion: a search context or takesFiles
+	takes    string                     // kind of the arguments, for completion: a search context or takesFiles
+	past     bool                       // completion also offers what was collected
 	setup    func(fs *flag.FlagSet) run // declares the flags
 	failCode int                        // exit code on error; 0 means 1
 	output   bool                       // the command has -json and -t

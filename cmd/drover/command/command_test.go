@@ -28,6 +28,7 @@ func TestPlanExitsWithOneIfAllocationsWouldChange(t *testing.T) {
 	}{
 		"nothing changes": {`{"Annotations":{"DesiredTGUpdates":{"g":{"Ignore":1,"InPlaceUpdate":1}}},"JobModifyIndex":5}`, 0},
 		"one is placed":   {`{"Annotations":{"DesiredTGUpdates":{"g":{"Place":1}}},"JobModifyIndex":5}`, 1},
+		"one waits":       {`{"Annotations":{"DesiredTGUpdates":{"g":{}}},"Held":{"g":{"Allocs":1,"On":["job \"db\" to be healthy: it is stopped"]}},"JobModifyIndex":5}`, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := execute(t, map[string]string{"PUT /v1/job/web/plan": c.answer}, "job", "plan", "-")

@@ -101,6 +101,9 @@ func (a *adapter) ids(kind string, typed complete.Args) []string {
 	for _, ids := range res.Matches {
 		out = append(out, ids...)
 	}
+	if len(out) == 0 && a.spec.past {
+		return pastIDs(ctx, agent, kind, typed.Last)
+	}
 	return out
 }
 

@@ -28,6 +28,19 @@ func (s *session) deploymentTable(list []*model.Deployment) {
 	s.table([]string{"ID", "Job ID", "Job Version", "Status", "Description"}, rows)
 }
 
+// everDeployments prints a list with history.
+func (s *session) everDeployments(list []*model.PastDeployment) {
+	if len(list) == 0 {
+		s.printf("No deployments found")
+		return
+	}
+	var rows [][]string
+	for _, d := range list {
+		rows = append(rows, []string{s.id(d.ID), d.JobID, strconv.FormatUint(d.JobVersion, 10), d.Status, d.StatusDescription, when(d.CollectedAt)})
+	}
+	s.table([]string{"ID", "Job ID", "Job Version", "Status", "Description", "Collected"}, rows)
+}
+
 func (s *session) describeDeployment(d *model.Deployment) {
 	s.pairs("ID", s.id(d.ID), "Job ID", d.JobID, "Job Version", strconv.FormatUint(d.JobVersion, 10), "Status", d.Status, "Description", d.StatusDescription)
 	s.title("\nDeployed")
@@ -44,12 +57,35 @@ func (s *session) describeDeployment(d *model.Deployment) {
 	s.table([]string{"Task Group", "Auto Revert", "Promoted", "Desired", "Canaries", "Placed", "Healthy", "Unhealthy", "Progress Deadline"}, rows)
 }
 
+// standing says what a deployment waits for, if it has not ended and the agent can say it.
+func (s *session) standing(ctx context.Context, d *model.Deployment) {
+	if !d.Active() {
+		return
+	}
+	x, err := s.client.ExplainDeployment(ctx, d.ID)
+	if err != nil { // an older agent, or the deployment has just been removed
+		return
+	}
+	s.title("\nWhat it waits for")
+	for _, line := range x.Says {
+		s.printf("%s", visible(line))
+	}
+}
+
 func deploymentList() spec {
 	return spec{
 		usage: "deployment list [options]", synopsis: "Lists deployments", output: true,
 		setup: func(fs *flag.FlagSet) run {
 			q := filterFlags(fs, false)
+			all := allFlag(fs, "deployments")
 			return func(ctx context.Context, s *session, _ []string) error {
+				if *all {
+					list, meta, err := s.client.PastDeployments(ctx, &q.Query)
+					return s.show(list, err, func() {
+						s.everDeployments(list)
+						s.extent(meta)
+					})
+				}
 				list, _, err := s.client.Deployments(ctx, &q.Query)
 				return s.show(list, err, func() {
 					s.deploymentTable(list)
@@ -59,32 +95,55 @@ func deploymentList() spec {
 	}
 }
 
+// whole returns what is printed of a deployment: with the time of its collection only if it
+// was collected.
+func whole(d *model.PastDeployment) any {
+	if d.CollectedAt.IsZero() {
+		return d.Deployment
+	}
+	return d
+}
+
 func deploymentStatus() spec {
 	return spec{
-		usage: "deployment status [options] [<deployment>]", synopsis: "Shows one deployment, or lists all", max: 1, output: true, takes: "deployment",
-		help: "With -monitor the exit code is 1 if the deployment does not succeed.",
+		usage: "deployment status [options] [<deployment>]", synopsis: "Shows one deployment, or lists all", max: 1, output: true, takes: "deployment", past: true,
+		help: "With -monitor the exit code is 1 if the deployment does not succeed.\nA deployment that was collected is looked up in the history of the server that answers.",
 		setup: func(fs *flag.FlagSet) run {
 			monitor := fs.Bool("monitor", false, "Follows the deployment to its end.")
 			wait := fs.Duration("wait", 2*time.Second, "With -monitor: shortest time between two updates of the display.")
 			show := uiFlag(fs)
-			one := ofDeployment(func(ctx context.Context, s *session, d *model.Deployment) error {
+			one := func(ctx context.Context, s *session, id string) error {
+				past, err := s.everDeployment(ctx, id)
+				if err != nil {
+					return err
+				}
+				d := past.Deployment
 				s.client = s.client.WithNamespace(d.Namespace)
 				if *monitor {
 					if s.json || s.template != "" {
 						return errors.New("-monitor cannot be combined with -json or -t")
 					}
-					return s.watchDeployment(ctx, d.ID, *wait)
+					if past.CollectedAt.IsZero() {
+						return s.watchDeployment(ctx, d.ID, *wait)
+					}
 				}
-				if done, err := s.formatted(d); done {
+				if done, err := s.formatted(whole(past)); done {
 					return err
 				}
 				s.maybeUI(*show, uiJob(d.Namespace, d.JobID)+"/deployments")
 				s.describeDeployment(d)
+				if !past.CollectedAt.IsZero() {
+					s.printf("\nIt was collected at %s; this is from the history of a server.", when(past.CollectedAt))
+				}
+				if *monitor {
+					return s.deploymentResult(d)
+				}
+				s.standing(ctx, d)
 				return nil
-			})
+			}
 			return func(ctx context.Context, s *session, args []string) error {
 				if len(args) == 1 {
-					return one(ctx, s, args)
+					return one(ctx, s, args[0])
 				}
 				list, _, err := s.client.Deployments(ctx, nil)
 				return s.show(list, err, func() {

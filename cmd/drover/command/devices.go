@@ -44,7 +44,8 @@ func devicesOf(n *model.Node) []*model.NodeDeviceResource {
 }
 
 // deviceTable prints the devices of a node or of a plugin: their health with its reason,
-// and who holds them. A device that is held and that no plugin reports now is missing.
+// and which task has them. A device that a task has and that no plugin reports now is shown
+// as missing.
 func (s *session) deviceTable(groups []*model.NodeDeviceResource, held map[string]string) {
 	health := healthOf(groups)
 	var rows [][]string
@@ -64,7 +65,7 @@ func (s *session) deviceTable(groups []*model.NodeDeviceResource, held map[strin
 	s.differences(groups)
 }
 
-// differences prints what single devices have of their own: NUMA nodes and attributes.
+// differences prints the properties of single devices: NUMA nodes and attributes.
 func (s *session) differences(groups []*model.NodeDeviceResource) {
 	var rows [][]string
 	for _, g := range groups {
@@ -91,7 +92,7 @@ func (s *session) differences(groups []*model.NodeDeviceResource) {
 	s.table([]string{"Device", "NUMA Node", "Attributes"}, rows)
 }
 
-// deviceHealth is the health of one device; the zero value is that of a device that no
+// deviceHealth is the health of one device; the zero value describes a device that no
 // plugin reports.
 type deviceHealth struct {
 	known, healthy bool

@@ -22,6 +22,30 @@ func (s *session) evalTable(evals []*model.Evaluation) {
 	s.table([]string{"ID", "Priority", "Triggered By", "Job ID", "Node ID", "Status", "Placement Failures"}, rows)
 }
 
+// everEvals prints a list with history.
+func (s *session) everEvals(evals []*model.PastEvaluation) {
+	var rows [][]string
+	for _, e := range evals {
+		rows = append(rows, []string{s.id(e.ID), strconv.Itoa(e.Priority), e.TriggeredBy, e.JobID, s.id(e.NodeID), e.Status, strconv.FormatBool(len(e.FailedTGAllocs) > 0), when(e.CollectedAt)})
+	}
+	s.table([]string{"ID", "Priority", "Triggered By", "Job ID", "Node ID", "Status", "Placement Failures", "Collected"}, rows)
+}
+
+// listEver lists evaluations with history.
+func (s *session) listEver(ctx context.Context, q *paging, ui bool) error {
+	list, meta, err := s.client.PastEvaluations(ctx, &q.Query)
+	return s.show(list, err, func() {
+		s.maybeUI(ui, "evaluations")
+		if len(list) == 0 {
+			s.printf("No evals found")
+		} else {
+			s.everEvals(list)
+		}
+		s.extent(meta)
+		q.more(s, meta)
+	})
+}
+
 func evalList() spec {
 	return spec{
 		usage: "eval list [options]", synopsis: "Lists evaluations", output: true,
@@ -29,6 +53,7 @@ func evalList() spec {
 			q := filterFlags(fs, true)
 			job := fs.String("job", "", "Only evaluations of this job.")
 			status := fs.String("status", "", "Only evaluations with this status.")
+			all := allFlag(fs, "evaluations")
 			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, _ []string) error {
 				q.Params = url.Values{}
@@ -36,6 +61,9 @@ func evalList() spec {
 					if v != "" {
 						q.Params.Set(name, v)
 					}
+				}
+				if *all {
+					return s.listEver(ctx, q, *show)
 				}
 				list, meta, err := s.client.Evaluations(ctx, &q.Query)
 				if err != nil {
@@ -59,16 +87,20 @@ func evalList() spec {
 
 func evalStatus() spec {
 	return spec{
-		usage: "eval status [options] <evaluation>", synopsis: "Shows an evaluation and explains its placements", min: 1, max: 1, output: true, takes: "evals",
-		help: "With -monitor the exit code is 2 if some allocations could not be placed.",
+		usage: "eval status [options] <evaluation>", synopsis: "Shows an evaluation and explains its placements", min: 1, max: 1, output: true, takes: "evals", past: true,
+		help: "With -monitor the exit code is 2 if some allocations could not be placed.\nAn evaluation that was collected is looked up in the history of the server that answers.",
 		setup: func(fs *flag.FlagSet) run {
 			monitor := fs.Bool("monitor", false, "Follows the evaluation to its end.")
 			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, args []string) error {
-				e, err := s.findEval(ctx, args[0])
+				past, err := s.everEval(ctx, args[0])
 				if err != nil {
 					return err
 				}
+				if !past.CollectedAt.IsZero() {
+					return s.showPastEval(past)
+				}
+				e := past.Evaluation
 				s.client = s.client.WithNamespace(e.Namespace)
 				if *monitor {
 					return s.monitor(ctx, e.ID)
@@ -78,6 +110,7 @@ func evalStatus() spec {
 				}
 				s.maybeUI(*show, uiEval(e.ID))
 				s.describeEval(e)
+				s.waiting(ctx, e)
 				allocs, _, err := s.client.EvaluationAllocations(ctx, e.ID, nil)
 				if err != nil {
 					return err
@@ -88,6 +121,16 @@ func evalStatus() spec {
 			}
 		},
 	}
+}
+
+// showPastEval prints an evaluation that was collected. Its allocs were collected with it.
+func (s *session) showPastEval(e *model.PastEvaluation) error {
+	if done, err := s.formatted(e); done {
+		return err
+	}
+	s.describeEval(e.Evaluation)
+	s.printf("\nIt was collected at %s, with its allocations; this is from the history of a server.", when(e.CollectedAt))
+	return nil
 }
 
 func evalDelete() spec {
@@ -158,8 +201,25 @@ func (s *session) describeEval(e *model.Evaluation) {
 		}
 		s.table([]string{"ID", "Priority", "Triggered By", "Node ID", "Status", "Description"}, rows)
 	}
+	s.heldBy(e, "\nDependencies")
 	if len(e.FailedTGAllocs) > 0 {
 		s.title("\nFailed Placements")
 		s.placementFailures(e.FailedTGAllocs)
+	}
+}
+
+// waiting says what an evaluation that could not place everything waits for and what would help, in
+// the words of its explanation, if the agent can say it.
+func (s *session) waiting(ctx context.Context, e *model.Evaluation) {
+	if e.Status != model.EvalStatusBlocked && len(e.FailedTGAllocs) == 0 {
+		return
+	}
+	x, err := s.client.ExplainEvaluation(ctx, e.ID)
+	if err != nil { // an older agent, or the evaluation has just been removed
+		return
+	}
+	s.title("\nWhat it waits for")
+	for _, line := range x.Says {
+		s.printf("%s", visible(line))
 	}
 }

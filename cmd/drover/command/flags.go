@@ -113,8 +113,8 @@ func refuse(fs *flag.FlagSet, isBool bool, why string, names ...string) {
 	}
 }
 
-// given reports whether the command line has the flag: its default may be a value that
-// nobody could mean.
+// given reports whether the command line has the flag. The value alone does not tell, since
+// it may equal the default.
 func given(fs *flag.FlagSet, name string) bool {
 	found := false
 	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })

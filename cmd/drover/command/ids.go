@@ -12,6 +12,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // shownCandidates is the number of ids that the error for an ambiguous prefix lists.
@@ -58,7 +59,7 @@ func wholeID(ctx context.Context, what, prefix string, list func(ctx context.Con
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("no %s with prefix or id %q found; list them with: drover %s", what, prefix, listsOf[what])
+		return "", errdefs.NotFoundf("no %s with prefix or id %q found; list them with: drover %s", what, prefix, listsOf[what])
 	case 1:
 		return found[0].id, nil
 	}
@@ -67,7 +68,7 @@ func wholeID(ctx context.Context, what, prefix string, list func(ctx context.Con
 
 // listsOf maps each kind of object to the command that lists it.
 var listsOf = map[string]string{"allocation": "job allocs <job>", "evaluation": "eval list", "deployment": "deployment list",
-	"node": "node status", "scaling policy": "scaling policy list", "job": "job status -namespace '*'", "namespace": "namespace list", "node pool": "node pool list"}
+	"node": "node status", "scaling policy": "scaling policy list", "job": "job status -namespace '*'", "namespace": "namespace list", "node pool": "node pool list", "volume": "volume status"}
 
 func candidatesOf[T any](list []T, of func(T) candidate) []candidate {
 	out := make([]candidate, 0, len(list))

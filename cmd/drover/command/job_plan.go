@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
@@ -29,7 +31,12 @@ func jobPlan() spec {
 				diff     = fs.Bool("diff", true, "Shows the difference to the registered job.")
 				override = fs.Bool("policy-override", false, "Overrides soft policies of the cluster.")
 				asJSON   = fs.Bool("json-output", false, "Prints the plan as JSON.")
+				why      = fs.Bool("why", false, "Shows where each group could run and why not elsewhere, by node class and node, and what would help.")
+				down     = lists(fs, "node-down", "Plans as if this node were down.")
+				drain    = lists(fs, "drain", "Plans as if this node were draining.")
+				counts   = keyValues{}
 			)
+			fs.Var(counts, "count", "Plans with another count of a group, as GROUP=N. May be given several times.")
 			return func(ctx context.Context, s *session, args []string) error {
 				draft, _, err := f.load(args[0], s)
 				if err != nil {
@@ -42,7 +49,11 @@ func jobPlan() spec {
 				if draft.ID == nil {
 					return fmt.Errorf("the job has no ID; set it")
 				}
-				plan, err := s.client.PlanJob(ctx, *draft.ID, &api.JobPlanRequest{Job: body, Diff: *diff, PolicyOverride: *override})
+				req := &api.JobPlanRequest{Job: body, Diff: *diff, PolicyOverride: *override, Why: *why, Say: true}
+				if req.WhatIf, err = s.whatIf(ctx, *down, *drain, counts); err != nil {
+					return err
+				}
+				plan, err := s.client.PlanJob(ctx, *draft.ID, req)
 				if err != nil {
 					return s.refused(ctx, draft, body, err)
 				}
@@ -53,11 +64,11 @@ func jobPlan() spec {
 					}
 				} else {
 					plan.Warnings = (&driverReport{draft, plan.Findings}).locate(plan.Warnings)
-					if err := s.printPlan(plan, args[0]); err != nil {
+					if err := s.printPlan(plan, args[0], req.WhatIf == nil); err != nil {
 						return err
 					}
 				}
-				if changesAllocs(plan.Annotations) {
+				if changesAllocs(plan.Annotations) || len(plan.Held) > 0 {
 					return &exitCode{code: 1}
 				}
 				return nil
@@ -78,7 +89,9 @@ func changesAllocs(a *model.PlanAnnotations) bool {
 	return false
 }
 
-func (s *session) printPlan(plan *api.JobPlanResponse, path string) error {
+// printPlan prints a plan. real is false if the cluster or the job is not as assumed, so that
+// nothing of the kind can be submitted.
+func (s *session) printPlan(plan *api.JobPlanResponse, path string, real bool) error {
 	if plan.Diff != nil {
 		d, err := diffOf(plan.Diff)
 		if err != nil {
@@ -87,11 +100,21 @@ func (s *session) printPlan(plan *api.JobPlanResponse, path string) error {
 		s.printf("%s", s.jobDiff(d))
 	}
 	s.title("Scheduler dry-run:")
-	if len(plan.FailedTGAllocs) == 0 {
+	for _, group := range slices.Sorted(maps.Keys(plan.Held)) {
+		h := plan.Held[group]
+		s.printf("- Group %q %s (%d allocation(s) are placed then).", group, visible(h.Say(time.Now())), h.Allocs)
+	}
+	switch {
+	case len(plan.FailedTGAllocs) == 0 && len(plan.Held) > 0:
+		s.printf("- All other tasks successfully allocated.")
+	case len(plan.FailedTGAllocs) == 0:
 		s.printf("- All tasks successfully allocated.")
-	} else {
+	default:
 		s.printf("- WARNING: Failed to place all allocations.")
 		s.placementFailures(plan.FailedTGAllocs)
+		for _, line := range plan.Says {
+			s.printf("- %s", visible(line))
+		}
 	}
 	if plan.Annotations != nil {
 		s.preemptions(plan.Annotations.PreemptedAllocs)
@@ -99,12 +122,68 @@ func (s *session) printPlan(plan *api.JobPlanResponse, path string) error {
 	if plan.NextPeriodicLaunch != nil && !plan.NextPeriodicLaunch.IsZero() {
 		s.printf("- If submitted now, next periodic launch would be at %s.", plan.NextPeriodicLaunch)
 	}
+	s.placed(plan.Placed)
+	for _, g := range plan.Groups {
+		s.groupExplanation(g)
+	}
 	s.printf("")
 	s.warn(plan.Warnings)
+	if !real {
+		s.printf("Nothing of this was submitted: the plan is for what -node-down, -drain and -count assume.")
+		return nil
+	}
 	s.title("Job Modify Index: %d", plan.JobModifyIndex)
 	s.printf("To submit the job with version verification run:\n\ndrover job run -check-index %d %s\n", plan.JobModifyIndex, path)
 	s.printf("When running the job with the check-index flag, the job will only be run if the\njob modify index given matches the server-side version. If the index has\nchanged, another user has modified the job and the plan's results are\npotentially invalid.")
 	return nil
+}
+
+// placed lists how many allocs would start on which node.
+func (s *session) placed(list []*api.PlannedAlloc) {
+	if len(list) == 0 {
+		return
+	}
+	type place struct{ group, id, name string }
+	counts := map[place]int{}
+	for _, a := range list {
+		counts[place{a.TaskGroup, a.NodeID, a.NodeName}]++
+	}
+	var rows [][]string
+	for _, p := range slices.SortedFunc(maps.Keys(counts), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.name, b.name), cmp.Compare(a.id, b.id))
+	}) {
+		rows = append(rows, []string{p.group, s.id(p.id), p.name, text(counts[p])})
+	}
+	s.title("\nWhere allocations would start:")
+	s.table([]string{"Task Group", "Node ID", "Node", "Allocations"}, rows)
+}
+
+// whatIf reads what a plan assumes; nil if that is nothing.
+func (s *session) whatIf(ctx context.Context, down, drain []string, counts keyValues) (*api.WhatIf, error) {
+	if len(down)+len(drain)+len(counts) == 0 {
+		return nil, nil
+	}
+	w := &api.WhatIf{Counts: map[string]int{}}
+	for group, number := range counts {
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, fmt.Errorf("-count %s=%s: give a group and its count, such as web=3", group, number)
+		}
+		w.Counts[group] = n
+	}
+	for _, nodes := range []struct {
+		from []string
+		to   *[]string
+	}{{down, &w.NodesDown}, {drain, &w.NodesDraining}} {
+		for _, prefix := range nodes.from {
+			id, err := s.wholeNodeID(ctx, prefix)
+			if err != nil {
+				return nil, err
+			}
+			*nodes.to = append(*nodes.to, id)
+		}
+	}
+	return w, nil
 }
 
 // maxPreemptions is how many preempted allocs are listed one by one.

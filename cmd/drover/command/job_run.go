@@ -30,7 +30,7 @@ func jobRun() spec {
 				priority  = fs.Int("eval-priority", 0, "Priority of the evaluation, if other than the job's.")
 				show      = uiFlag(fs)
 			)
-			refuse(fs, false, "there is no Consul integration", "consul-namespace")
+			refuse(fs, false, "the namespace is that of the consul blocks of the job", "consul-namespace")
 			return func(ctx context.Context, s *session, args []string) error {
 				draft, submission, err := f.load(args[0], s)
 				if err != nil {

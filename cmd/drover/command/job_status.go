@@ -85,6 +85,7 @@ func jobDeployments() spec {
 						return nil
 					}
 					s.describeDeployment(d)
+					s.standing(ctx, d)
 					return nil
 				}
 				list, _, err := s.client.JobDeployments(ctx, job.ID, *all, nil)
@@ -226,6 +227,7 @@ func (s *session) describeJobRun(ctx context.Context, j *model.Job, withEvals, a
 		s.title("\nEvaluations")
 		s.evalTable(evals)
 	}
+	s.held(evals)
 	if failed := newestFailures(evals); failed != nil {
 		s.title("\nPlacement Failure")
 		s.placementFailures(failed)
@@ -237,6 +239,7 @@ func (s *session) describeJobRun(ctx context.Context, j *model.Job, withEvals, a
 	if d != nil {
 		s.title("\nLatest Deployment")
 		s.describeDeployment(d)
+		s.standing(ctx, d)
 	}
 	allocs, _, err := s.client.JobAllocations(ctx, j.ID, all, nil)
 	if err != nil {

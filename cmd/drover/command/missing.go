@@ -14,18 +14,17 @@ import (
 
 const (
 	noAccessControl = "access control is not implemented yet: everyone who reaches the agent may do everything; restrict access with tls { verify_https_client = true } or a firewall"
-	noVolumes       = "volumes that outlive an allocation are not implemented yet; use host_volume blocks in the agent's configuration"
 	noLicence       = "Drover needs no licence: all features are available"
 )
 
 // missingFamilies lists the first words of the reference's commands that Drover does
 // not have, with the reason. A test compares it with the reference's commands.
 var missingFamilies = map[string]string{
-	"acl": noAccessControl, "login": noAccessControl, "volume": noVolumes, "license": noLicence,
+	"acl": noAccessControl, "login": noAccessControl, "license": noLicence,
 	"quota":          "quotas are not implemented yet; limit jobs by the resources of a node pool",
 	"recommendation": "recommendations are not implemented; for the resource usage of tasks see: drover operator metrics, drover alloc status -stats",
 	"sentinel":       "Sentinel policies are not implemented; node pools, namespaces and reject_job_registration restrict which jobs may run",
-	"setup":          "Consul and Vault integrations are not implemented",
+	"setup":          "auth methods of Consul and Vault are not used yet; docs/consul.md says what a token of Consul needs",
 }
 
 // Missing returns why Drover does not have the command that the arguments name, and

@@ -31,6 +31,9 @@ func (s *session) monitor(ctx context.Context, evalID string) error {
 	if err := s.listPlaced(ctx, eval.ID); err != nil {
 		return err
 	}
+	for _, line := range eval.Holds(time.Now()) {
+		s.step("%s", visible(line))
+	}
 	if len(eval.FailedTGAllocs) > 0 {
 		return s.notPlaced(eval)
 	}
@@ -85,9 +88,10 @@ func (s *session) listPlaced(ctx context.Context, evalID string) error {
 	return nil
 }
 
-// watchDeployment shows the progress of a deployment until it ends, and that of starts that
-// take long. On a terminal it redraws the table in place; elsewhere it prints the table after
-// each change, and a line about starts every few seconds. It draws at most once per pause.
+// watchDeployment shows the progress of a deployment until it ends, and the progress of
+// starts that take long. On a terminal it redraws the table in place; elsewhere it prints
+// the table after each change, and a line about starts every few seconds. It draws at most
+// once per pause.
 func (s *session) watchDeployment(ctx context.Context, id string, pause time.Duration) error {
 	s.step("Monitoring deployment %q", s.id(id))
 	view := &deploymentView{session: s}

@@ -36,8 +36,9 @@ func awaitsStarts(d *model.Deployment) bool {
 	return false
 }
 
-// startsOf returns a line for each start of a task that is under way and of which its node
-// can tell something, such as how much of an image is there. What cannot be had is left out.
+// startsOf returns a line for each start of a task that is under way and for which its node
+// knows the progress, such as the downloaded part of an image. Starts without one are left
+// out.
 func (s *session) startsOf(ctx context.Context, deployment string) (lines []string) {
 	ctx, cancel := context.WithTimeout(ctx, startsLimit)
 	defer cancel()
@@ -66,7 +67,7 @@ func (s *session) startsOf(ctx context.Context, deployment string) (lines []stri
 	return lines
 }
 
-// startsTold is what was last printed about starts where nothing can be redrawn.
+// startsTold is what was last printed about starts if the output cannot be redrawn.
 type startsTold struct {
 	text string
 	at   time.Time

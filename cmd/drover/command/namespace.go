@@ -73,6 +73,10 @@ func (s *session) describeNamespace(n *model.Namespace) {
 		s.title("\nNode Pool Configuration")
 		s.pairs("Default", p.Default, "Allowed", strings.Join(p.Allowed, ","), "Denied", strings.Join(p.Denied, ","))
 	}
+	if c := n.SchedulerConfiguration; c != nil {
+		s.title("\nScheduler Configuration")
+		s.describeScheduling((*model.NodePoolSchedulerConfiguration)(c))
+	}
 }
 
 func namespaceInspect() spec {

@@ -31,8 +31,15 @@ func nodeStatus() spec {
 			fs.BoolVar(&list.allocs, "allocs", false, "In the list: shows the number of running allocations.")
 			fs.BoolVar(&list.os, "os", false, "In the list: shows the operating system.")
 			fs.BoolVar(&list.quiet, "quiet", false, "In the list: prints only ids.")
+			picture := fs.Bool("map", false, "In the list: shows how full each node is, as a picture by node class.")
 			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, args []string) error {
+				if *picture && (*self || len(args) > 0) {
+					return errors.New("-map shows all nodes; leave the node out")
+				}
+				if *picture {
+					return s.mapNodes(ctx, list)
+				}
 				if !*self && len(args) == 0 {
 					s.maybeUI(*show, "clients")
 					return s.listNodes(ctx, list)
@@ -51,7 +58,7 @@ func nodeStatus() spec {
 	}
 }
 
-// nodeList is what a list of nodes shows.
+// nodeList has the rows and flags of a list of nodes.
 type nodeList struct {
 	*paging
 	allocs, os, quiet bool
@@ -174,9 +181,10 @@ func (s *session) describeNodeHealth(n *model.Node) {
 		s.title("\nHost Volumes")
 		rows = nil
 		for _, name := range slices.Sorted(maps.Keys(n.HostVolumes)) {
-			rows = append(rows, []string{name, text(n.HostVolumes[name].ReadOnly), n.HostVolumes[name].Path})
+			v := n.HostVolumes[name]
+			rows = append(rows, []string{name, text(v.ReadOnly), v.Path, s.id(v.ID)}) // a static volume has no id
 		}
-		s.table([]string{"Name", "ReadOnly", "Source"}, rows)
+		s.table([]string{"Name", "ReadOnly", "Source", "ID"}, rows)
 	}
 	s.title("\nNode Events")
 	rows = nil

@@ -16,7 +16,7 @@ import (
 
 func nodeIdentityGet() spec {
 	return spec{
-		usage: "node identity get [options] <node_id>", synopsis: "Shows what the identity of a node says", min: 1, max: 1, output: true, takes: "nodes",
+		usage: "node identity get [options] <node_id>", synopsis: "Shows the claims in the identity of a node", min: 1, max: 1, output: true, takes: "nodes",
 		help: `Servers give each registered node an identity: a signed token with which it returns, beside its secret, and which it renews
   before it ends. How long it is valid is a property of the node's pool (node_identity_ttl).`,
 		setup: func(*flag.FlagSet) run {
@@ -49,7 +49,7 @@ func claimText(name string, v any) string {
 
 func nodeIdentityRenew() spec {
 	return spec{
-		usage: "node identity renew [options] <node_id>", synopsis: "Has servers give a node a new identity", min: 1, max: 1, takes: "nodes",
+		usage: "node identity renew [options] <node_id>", synopsis: "Requests a new identity for a node from the servers", min: 1, max: 1, takes: "nodes",
 		help: `Nodes renew their identities by themselves. The command is of use after the keys of the cluster were rotated: the new
   identity is signed with the active key.`,
 		setup: func(*flag.FlagSet) run {

@@ -83,16 +83,36 @@ func nodePoolInfo() spec {
 					if c := p.SchedulerConfiguration; c == nil {
 						s.printf("No scheduler configuration")
 					} else {
-						oversubscription := ""
-						if c.MemoryOversubscriptionEnabled != nil {
-							oversubscription = text(*c.MemoryOversubscriptionEnabled)
-						}
-						s.pairs("Scheduler Algorithm", c.SchedulerAlgorithm, "Memory Oversubscription Enabled", oversubscription)
+						s.describeScheduling(c)
 					}
 				})
 			}
 		},
 	}
+}
+
+// describeScheduling prints the scheduler configuration of a node pool or a namespace.
+func (s *session) describeScheduling(c *model.NodePoolSchedulerConfiguration) {
+	kv := []string{"Scheduler Algorithm", c.SchedulerAlgorithm, "Memory Oversubscription Enabled", textOf(c.MemoryOversubscriptionEnabled)}
+	if p := c.PreemptionConfig; p != nil {
+		kv = append(kv, "Preemption System Scheduler", textOf(p.SystemSchedulerEnabled), "Preemption Service Scheduler", textOf(p.ServiceSchedulerEnabled),
+			"Preemption Batch Scheduler", textOf(p.BatchSchedulerEnabled), "Preemption SysBatch Scheduler", textOf(p.SysBatchSchedulerEnabled))
+	}
+	if q := c.Queue; q != nil {
+		kv = append(kv, "Queue Weight", text(max(q.Weight, 1)), "Queue Ordered", textOf(q.Ordered))
+		if q.MaxDepth > 0 {
+			kv = append(kv, "Queue Max Depth", text(q.MaxDepth))
+		}
+	}
+	s.pairs(kv...)
+}
+
+// textOf returns a value as text, "" if it is unset.
+func textOf(value *bool) string {
+	if value == nil {
+		return ""
+	}
+	return text(*value)
 }
 
 // metaOr prints metadata, or the sentence none if there is no metadata.

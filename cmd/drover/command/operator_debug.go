@@ -73,7 +73,7 @@ func operatorDebug() spec {
 			c.topics = lists(fs, "event-topic", "Event topics to collect, such as *:* or Node:*, or none. Allocation, Deployment, Evaluation, Job and Node by default.")
 			fs.Uint64Var(&c.index, "event-index", 0, "Index from which events are collected.")
 			fs.StringVar(&c.output, "output", "", "Directory to write, instead of an archive in the current directory.")
-			refuse(fs, false, "there is no Consul integration", "consul-ca-cert", "consul-ca-path", "consul-client-cert", "consul-client-key", "consul-http-addr", "consul-token", "consul-token-file")
+			refuse(fs, false, "nothing is collected from Consul", "consul-ca-cert", "consul-ca-path", "consul-client-cert", "consul-client-key", "consul-http-addr", "consul-token", "consul-token-file")
 			refuse(fs, false, "there is no Vault integration", "vault-address", "vault-ca-cert", "vault-ca-path", "vault-client-cert", "vault-client-key", "vault-token")
 			return func(ctx context.Context, s *session, _ []string) error {
 				c.session = s

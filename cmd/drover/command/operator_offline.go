@@ -194,20 +194,8 @@ func snapshotState() spec {
 		setup: func(fs *flag.FlagSet) run {
 			filter := fs.String("filter", "", "Shows only objects that match an expression.")
 			return func(_ context.Context, s *session, args []string) error {
-				tmp, err := os.CreateTemp("", "drover-snapshot-*")
+				store, err := loadSnapshot(args[0])
 				if err != nil {
-					return fmt.Errorf("unpack the snapshot: %w", err)
-				}
-				defer os.Remove(tmp.Name()) // a leftover temporary file does no harm
-				defer tmp.Close()
-				if _, err := extract(args[0], tmp); err != nil {
-					return err
-				}
-				if _, err := tmp.Seek(0, io.SeekStart); err != nil {
-					return fmt.Errorf("unpack the snapshot: %w", err)
-				}
-				store := state.New()
-				if err := fsm.New(store, hclog.NewNullLogger()).Restore(tmp); err != nil {
 					return err
 				}
 				return s.printState(store.View(), *filter)

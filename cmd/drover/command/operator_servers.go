@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -148,41 +149,12 @@ func autopilotSet() spec {
 			refuse(fs, false, "a server's zone is server.redundancy_zone in its configuration; turn zones on with -enable-redundancy-zones", "redundancy-zone-tag")
 			refuse(fs, false, "a server's version is server.upgrade_version in its configuration; turn these versions on with -enable-custom-upgrades", "upgrade-version-tag")
 			return func(ctx context.Context, s *session, _ []string) error {
-				var take []func(*client.AutopilotConfig)
-				fs.Visit(func(f *flag.Flag) {
-					if set[f.Name] != nil {
-						take = append(take, set[f.Name])
-					}
-				})
-				if len(take) == 0 {
-					return errors.New("no settings to change were given; see: drover operator autopilot set-config -h")
+				config := clusterConfig[client.AutopilotConfig]{
+					name: "autopilot", read: s.client.AutopilotConfig, write: s.client.SetAutopilotConfig,
+					index: func(c *client.AutopilotConfig) uint64 { return c.ModifyIndex },
 				}
-				for try := 1; ; try++ {
-					c, err := s.client.AutopilotConfig(ctx)
-					if err != nil {
-						return err
-					}
-					for _, f := range take {
-						f(c)
-					}
-					cas := &c.ModifyIndex // check-and-set, so that no concurrent change is overwritten
-					if *check != "" {
-						_, index, err := checkIndex(*check)
-						if err != nil {
-							return err
-						}
-						cas = &index
-					}
-					updated, err := s.client.SetAutopilotConfig(ctx, c, cas)
-					if err != nil {
-						return err
-					}
-					if updated {
-						break
-					}
-					if *check != "" || try == 5 { // otherwise only what the flags say is changed, on top of the other change
-						return fmt.Errorf("the configuration has changed since index %d; read it again with: drover operator autopilot get-config -json", *cas)
-					}
+				if err := config.change(ctx, fs, set, *check); err != nil {
+					return err
 				}
 				s.printf("Configuration updated!")
 				return nil
@@ -201,21 +173,37 @@ func schedulerGet() spec {
 					p := c.PreemptionConfig
 					s.pairs("Scheduler Algorithm", c.SchedulerAlgorithm, "Memory Oversubscription", text(c.MemoryOversubscriptionEnabled),
 						"Reject Job Registration", text(c.RejectJobRegistration), "Pause Eval Broker", text(c.PauseEvalBroker),
-						"Preemption System Scheduler", preempts(p.SystemSchedulerEnabled), "Preemption Service Scheduler", preempts(p.ServiceSchedulerEnabled),
-						"Preemption Batch Scheduler", preempts(p.BatchSchedulerEnabled), "Preemption SysBatch Scheduler", preempts(p.SysBatchSchedulerEnabled),
-						"Node Limit For Feasibility Checks", text(c.NodeLimitForFeasibilityChecks), "Modify Index", text(c.ModifyIndex))
+						"Preemption System Scheduler", text(p.SystemSchedulerEnabled), "Preemption Service Scheduler", text(p.ServiceSchedulerEnabled),
+						"Preemption Batch Scheduler", text(p.BatchSchedulerEnabled), "Preemption SysBatch Scheduler", text(p.SysBatchSchedulerEnabled),
+						"Node Limit For Feasibility Checks", text(c.NodeLimitForFeasibilityChecks),
+						"Queue Order", cmp.Or(c.QueueOrder, model.QueueFair), "Queue Max Depth", text(cmp.Or(c.QueueMaxDepth, model.DefaultQueueDepth)), "Modify Index", text(c.ModifyIndex))
 				})
 			}
 		},
 	}
 }
 
-// preempts shows whether a scheduler is to preempt allocs, which none does yet.
-func preempts(wanted bool) string {
-	if wanted {
-		return "true (not acted on yet)"
+func schedulerQueue() spec {
+	return spec{
+		usage: "operator scheduler queue [options]", synopsis: "Shows the queue of evaluations by namespace and node pool", output: true,
+		help: "Namespaces share the workers of the scheduler by their weights, and the node pools\nof a namespace share what it gets. scheduler_config { queue { ... } } in the\nspecification of a namespace or a node pool sets the weight, the order and the depth.",
+		setup: func(*flag.FlagSet) run {
+			return func(ctx context.Context, s *session, _ []string) error {
+				lanes, err := s.client.QueueLanes(ctx)
+				return s.show(lanes, err, func() {
+					var rows [][]string
+					for _, l := range lanes {
+						order := "priority"
+						if l.Ordered {
+							order = "in turn"
+						}
+						rows = append(rows, []string{l.Namespace, l.NodePool, fmt.Sprintf("%d/%d", l.Weight, l.PoolWeight), order, text(l.Ready), text(l.Unacked), text(l.Waiting), text(l.Holding), text(l.MaxDepth), text(l.Served), l.LastWait.Round(time.Millisecond).String()})
+					}
+					s.tableOr("No evaluations have come since the leader was elected", []string{"Namespace", "Node Pool", "Weight", "Order", "Ready", "In Work", "Waiting", "Holding", "Max", "Served", "Last Wait"}, rows)
+				})
+			}
+		},
 	}
-	return "false"
 }
 
 func schedulerSet() spec {
@@ -235,42 +223,24 @@ func schedulerSet() spec {
 			set["node-limit-for-feasibility-checks"] = func(c *model.SchedulerConfiguration) {
 				c.NodeLimitForFeasibilityChecks = want.NodeLimitForFeasibilityChecks
 			}
+			fs.StringVar(&want.QueueOrder, "queue-order", "", "Order of evaluations: fair shares the workers between namespaces by their weights, priority takes the highest priority of the cluster first.")
+			set["queue-order"] = func(c *model.SchedulerConfiguration) { c.QueueOrder = want.QueueOrder }
+			fs.IntVar(&want.QueueMaxDepth, "queue-max-depth", 0, "Evaluations that may wait per namespace and node pool before further jobs are refused; 0 means 200000.")
+			set["queue-max-depth"] = func(c *model.SchedulerConfiguration) { c.QueueMaxDepth = want.QueueMaxDepth }
 			flagOf("memory-oversubscription", "Lets tasks use more memory than they reserve, up to memory_max.", func(c *model.SchedulerConfiguration) *bool { return &c.MemoryOversubscriptionEnabled })
-			flagOf("reject-job-registration", "Lets only management tokens register jobs.", func(c *model.SchedulerConfiguration) *bool { return &c.RejectJobRegistration })
+			flagOf("reject-job-registration", "Refuses every registration, revert, scaling and dispatch of a job.", func(c *model.SchedulerConfiguration) *bool { return &c.RejectJobRegistration })
 			flagOf("pause-eval-broker", "Pauses the evaluation broker: evaluations wait and nothing is placed.", func(c *model.SchedulerConfiguration) *bool { return &c.PauseEvalBroker })
-			flagOf("preempt-system-scheduler", "Has no effect yet, and warns so: system jobs preempt no allocations.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled })
-			flagOf("preempt-service-scheduler", "Has no effect yet, and warns so: service jobs preempt no allocations.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled })
-			flagOf("preempt-batch-scheduler", "Has no effect yet, and warns so: batch jobs preempt no allocations.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled })
-			flagOf("preempt-sysbatch-scheduler", "Has no effect yet, and warns so: sysbatch jobs preempt no allocations.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled })
+			flagOf("preempt-system-scheduler", "Lets system jobs preempt allocations of less important jobs where no node has room.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled })
+			flagOf("preempt-service-scheduler", "Lets service jobs preempt allocations of less important jobs where no node has room.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled })
+			flagOf("preempt-batch-scheduler", "Lets batch jobs preempt allocations of less important jobs where no node has room.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled })
+			flagOf("preempt-sysbatch-scheduler", "Lets sysbatch jobs preempt allocations of less important jobs where no node has room.", func(c *model.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled })
 			return func(ctx context.Context, s *session, _ []string) error {
-				c, err := s.client.SchedulerConfig(ctx)
-				if err != nil {
+				config := clusterConfig[model.SchedulerConfiguration]{
+					name: "scheduler", read: s.client.SchedulerConfig, write: s.client.SetSchedulerConfig,
+					index: func(c *model.SchedulerConfiguration) uint64 { return c.ModifyIndex },
+				}
+				if err := config.change(ctx, fs, set, *check); err != nil {
 					return err
-				}
-				changes := 0
-				fs.Visit(func(f *flag.Flag) {
-					if change := set[f.Name]; change != nil {
-						change(c)
-						changes++
-					}
-				})
-				if changes == 0 {
-					return errors.New("no settings to change were given; see: drover operator scheduler set-config -h")
-				}
-				cas := &c.ModifyIndex // check-and-set, so that no concurrent change is overwritten
-				if *check != "" {
-					_, index, err := checkIndex(*check)
-					if err != nil {
-						return err
-					}
-					cas = &index
-				}
-				updated, err := s.client.SetSchedulerConfig(ctx, c, cas)
-				if err != nil {
-					return err
-				}
-				if !updated {
-					return fmt.Errorf("the configuration has changed since index %d; read it again with: drover operator scheduler get-config", *cas)
 				}
 				s.printf("Scheduler configuration updated!")
 				return nil
@@ -395,7 +365,7 @@ func keyringRemove() spec {
 	return spec{
 		usage: "operator root keyring remove [options] <key ID>", synopsis: "Removes a root key that encrypts nothing any more", min: 1, max: 1,
 		setup: func(fs *flag.FlagSet) run {
-			force := fs.Bool("force", false, "Remove the key although living tasks may have tokens that it has signed, which become invalid. One that encrypts variables is kept (rotate with -full first)")
+			force := fs.Bool("force", false, "Removes the key even if living tasks may have tokens that it has signed, which become invalid. A key that encrypts variables is kept; rotate with -full first.")
 			return func(ctx context.Context, s *session, args []string) error {
 				if err := s.client.RemoveRootKey(ctx, args[0], *force); err != nil {
 					return err

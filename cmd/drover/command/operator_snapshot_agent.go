@@ -59,7 +59,7 @@ written to the current directory. With an interval of 0 one snapshot is saved.`,
 				}
 				now := agent.Status()
 				s.printf("Saving a snapshot to %s each %s", now.Store, now.Interval)
-				agent.Run(ctx) // until the process is told to end, which is no failure
+				agent.Run(ctx) // ends when the process gets a signal, which is not an error
 				return nil
 			}
 		},
@@ -119,7 +119,7 @@ func (f *snapshotFlags) load(s *session, args []string) (*config.SnapshotAgent, 
 	return cfg, f.connect(s, cfg.Servers)
 }
 
-// connect connects the session as the file says, except where a flag says something else.
+// connect connects the session with the settings of the file, which flags override.
 func (f *snapshotFlags) connect(s *session, to config.SnapshotServers) error {
 	given := map[string]bool{}
 	f.set.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -164,7 +164,7 @@ func (s *session) newSnapshotAgent(cfg *config.SnapshotAgent, log hclog.Logger) 
 
 func snapshotStatus() spec {
 	return spec{
-		usage: "operator snapshot status [options] [<config_file>]", synopsis: "Shows the snapshots that are taken at intervals, and whether that works", max: 1, takes: takesFiles, output: true,
+		usage: "operator snapshot status [options] [<config_file>]", synopsis: "Shows the stored snapshots, the last failure and when the next snapshot is due", max: 1, takes: takesFiles, output: true,
 		help: `Without a file it asks the leader for the snapshots of its configuration's snapshot block. With
 the file of "operator snapshot agent", or -path, it lists the store; what that agent last did
 is in the agent's own log. The exit code is 1 if no snapshot was stored since the last failure,

@@ -10,11 +10,10 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
 )
 
@@ -112,13 +111,20 @@ func firstOf(texts ...string) string {
 // serves lists what a plugin provides. Each name is listed once, even if it is a
 // driver and a collector.
 func serves(p *model.AgentPlugin) string {
-	names := slices.Concat(p.Drivers, p.Devices, p.Collectors, p.Networks)
+	names := slices.Concat(p.Drivers, p.Devices, p.Collectors, p.Networks, p.Volumes, p.Registries)
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// heldOf returns who holds devices of the groups, by the label of the device.
+// heldOf returns the tasks that have devices of the groups, by the label of the device.
+// Without a node it asks the agent's own.
 func (s *session) heldOf(ctx context.Context, node string, groups []*model.NodeDeviceResource) (map[string]string, error) {
+	if node == "" {
+		var err error
+		if node, err = s.ownNode(ctx); err != nil {
+			return nil, err
+		}
+	}
 	list, _, err := s.client.NodeAllocations(ctx, node, nil)
 	all, out := s.holders(list), map[string]string{}
 	for label := range healthOf(groups) {
@@ -136,7 +142,7 @@ func (s *session) describePlugin(p *model.AgentPlugin, held map[string]string) {
 	}
 	s.pairs("Name", p.Name, "Version", p.Version, "State", p.State, "Process", process, "Path", p.Path, "Digest", p.Digest,
 		"Previous", p.Previous, "Drivers", strings.Join(p.Drivers, ", "), "Devices", strings.Join(p.Devices, ", "),
-		"Collectors", strings.Join(p.Collectors, ", "), "Networks", strings.Join(p.Networks, ", "),
+		"Collectors", strings.Join(p.Collectors, ", "), "Networks", strings.Join(p.Networks, ", "), "Volumes", strings.Join(p.Volumes, ", "), "Registries", strings.Join(p.Registries, ", "),
 		"Tasks", text(p.Tasks), "Restarts", text(p.Restarts), "Last change", workText(p))
 	s.describeAccess(p.Access)
 	if p.Stacks != "" {
@@ -166,28 +172,17 @@ func (s *session) describePlugin(p *model.AgentPlugin, held map[string]string) {
 	}
 }
 
-// storagePlugins prints CSI plugins as the reference's plugin status does.
+// storagePlugins prints CSI drivers as the reference's plugin status does.
 func (s *session) storagePlugins(ctx context.Context, args []string, short bool) error {
-	type stub struct {
-		ID, Provider                            string
-		ControllersHealthy, ControllersExpected int
-		NodesHealthy, NodesExpected             int
-		ControllerRequired                      bool
-	}
-	q := &client.Query{Params: url.Values{"type": {"csi"}}}
 	if len(args) == 1 {
-		var one map[string]any
-		_, err := s.client.Get(ctx, "/v1/plugin/csi/"+url.PathEscape(args[0]), q, &one)
-		return s.show(one, err, func() {
-			for _, name := range slices.Sorted(maps.Keys(one)) {
-				if name != "Allocations" || !short {
-					s.pairs(name, fmt.Sprint(one[name]))
-				}
-			}
-		})
+		id, err := s.onlyCSIPlugin(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		p, err := s.client.CSIPlugin(ctx, id)
+		return s.show(p, err, func() { s.describeCSIPlugin(p, short) })
 	}
-	var list []stub
-	_, err := s.client.Get(ctx, "/v1/plugins", q, &list)
+	list, err := s.client.CSIPlugins(ctx, nil)
 	return s.show(list, err, func() {
 		s.title("Container Storage Interface")
 		var rows [][]string
@@ -196,6 +191,31 @@ func (s *session) storagePlugins(ctx context.Context, args []string, short bool)
 		}
 		s.tableOr("No CSI plugins", []string{"ID", "Provider", "Controllers Healthy/Expected", "Nodes Healthy/Expected"}, rows)
 	})
+}
+
+func (s *session) describeCSIPlugin(p *api.CSIPlugin, short bool) {
+	s.pairs("ID", p.ID, "Provider", p.Provider, "Version", p.Version, "Controller Required", text(p.ControllerRequired),
+		"Controllers Healthy", text(p.ControllersHealthy), "Controllers Expected", text(p.ControllersExpected),
+		"Nodes Healthy", text(p.NodesHealthy), "Nodes Expected", text(p.NodesExpected))
+	for _, parts := range []struct {
+		title string
+		of    map[string]*model.CSIInfo
+	}{{"Controllers", p.Controllers}, {"Nodes", p.Nodes}} {
+		if len(parts.of) == 0 {
+			continue
+		}
+		s.title("\n%s", parts.title)
+		var rows [][]string
+		for _, node := range slices.Sorted(maps.Keys(parts.of)) {
+			i := parts.of[node]
+			rows = append(rows, []string{s.id(node), s.id(i.AllocID), text(i.Healthy), i.HealthDescription, ago(i.UpdateTime.UnixNano())})
+		}
+		s.table([]string{"Node ID", "Alloc ID", "Healthy", "Description", "Since"}, rows)
+	}
+	if !short {
+		s.title("\nAllocations")
+		s.allocTable(p.Allocations)
+	}
 }
 
 // pluginAction defines a command that sends one action for a plugin.

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// describeAccess shows what a plugin may do on its node.
+// describeAccess shows the rights of a plugin on its node.
 func (s *session) describeAccess(a *model.PluginAccess) {
 	if a == nil {
 		return

@@ -124,7 +124,7 @@ func (s *session) installPlugin(ctx context.Context, src *pluginSource, name, ac
 	})
 }
 
-// installText says what an installation has changed. before is nil or without a digest if
+// installText describes the change by an installation. before is nil or without a digest if
 // the node did not have the plugin.
 func installText(before, p *model.AgentPlugin) string {
 	switch {
@@ -159,7 +159,7 @@ func openPluginFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// hashed opens the file of a release, sets the release's digest to that of the file,
+// hashed opens the file of a release, sets the release's digest to the digest of the file,
 // and returns the file's size.
 func hashed(path string, r *model.PluginRelease) (*os.File, int64, error) {
 	f, err := openPluginFile(path)

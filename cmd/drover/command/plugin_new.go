@@ -19,12 +19,15 @@ func pluginNew() spec {
 	return spec{
 		usage: "plugin new [options] <name>", synopsis: "Writes the skeleton of a plugin that builds, runs and passes the checks of its contract", min: 1, max: 1, offline: true,
 		help: "In Go it is a module with the plugin, a test that checks it against every rule of its contract, a Makefile, a\n" +
-			"README, an example job and an agent configuration. With -lang python it is a driver with a Makefile, a README, an\n" +
-			"example job and the contract's .proto files. Replace the example's behaviour with your own.",
+			"README, an agent configuration and an example job. With -lang python it is a driver with\n" +
+			"a Makefile, a README, an example job and the contract's .proto files. With -isolation the tasks of the driver have\n" +
+			"a root file system, a user, capabilities and namespaces of their own, as those of exec have. Replace the example's\n" +
+			"behaviour with your own.",
 		setup: func(fs *flag.FlagSet) run {
 			var o scaffold.Options
 			fs.StringVar(&o.Kind, "kind", "driver", "Kind of the plugin: "+strings.Join(scaffold.Kinds, ", ")+".")
 			fs.StringVar(&o.Lang, "lang", "go", "Language of the plugin: "+strings.Join(scaffold.Langs, ", ")+". Only drivers can be in python.")
+			fs.BoolVar(&o.Isolated, "isolation", false, "Run the tasks of the driver in sandboxes of sdk/isolation. Linux only.")
 			fs.StringVar(&o.Dir, "dir", ".", "Directory in which the plugin's directory is created.")
 			fs.StringVar(&o.Module, "module", "", "Module path, such as example.org/you/name; the name of the plugin by default.")
 			fs.StringVar(&o.Replace, "replace", "", "Path of a Drover checkout to build with, instead of a release.")

@@ -189,6 +189,11 @@ func (s *session) followRollout(ctx context.Context, name string, back bool) err
 		if err != nil {
 			return err
 		}
+		if p.Rollout.Status != model.PluginRolloutRunning { // it may have ended after the nodes were read
+			if nodes, _, err = s.client.RegistryPluginNodes(ctx, name, nil); err != nil {
+				return err
+			}
+		}
 		line := fmt.Sprintf("Plugin %q %s is %s: %s", name, p.Release.Label(), p.Rollout.Status, tally(nodes))
 		if p.Rollout.Description != "" {
 			line += " (" + p.Rollout.Description + ")"

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -57,11 +58,59 @@ func TestPluginsOfANodeAreShown(t *testing.T) {
 	if r := f.at(t, nil, "plugin", "status", "-node", "aaaa", "driver-exec"); r.code != 0 || !strings.Contains(f.asked[len(f.asked)-1], "node_id="+nodeID) {
 		t.Errorf("exit code %d: %s; %v", r.code, r.err, f.asked)
 	}
-	if r := f.at(t, nil, "plugin", "status", "-type", "csi", "x"); r.code != 1 || !strings.Contains(r.err, "plugin not found") {
+	if r := f.at(t, nil, "plugin", "status", "-type", "csi", "x"); r.code != 1 || !strings.Contains(r.err, "no CSI driver with prefix or id") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 	if r := f.at(t, nil, "plugin", "status", "-type", "exec"); r.code != 1 || !strings.Contains(r.err, "the only type is csi") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}
+
+func TestTheStatusOfAPluginShowsWhatItMayDo(t *testing.T) {
+	access := func(json string) string { return `{"Name":"stats-x","State":"running","Access":` + json + `}` }
+	f := newFake(t, map[string]string{
+		"GET /v1/agent/plugin/confined": access(`{"Profile":"stats","UID":60600,"NoNewPrivileges":true,"Filesystem":"restricted","HiddenPaths":["/data"],"ReadPaths":["/data/x"],
+"WritePaths":["/srv"],"Syscalls":"restricted","MemoryMB":512,"Pids":64,"OpenFiles":4096,"StateMB":256,"TLS":true,"Socket":"/s/1","Folder":"/f","Lacking":["no Landlock"]}`),
+		"GET /v1/agent/plugin/free": access(`{"Profile":"driver","User":"root","Groups":["video"],"Capabilities":["all"],"Filesystem":"all","Syscalls":"all","Network":true,"Folder":"/f"}`),
+	})
+	for name, want := range map[string][]string{
+		"confined": {
+			"What it may do (profile stats)", "User = 60600, which no other plugin has", "Groups = none", "Capabilities = none", "New privileges = none",
+			"Files = reads all that its user may but /data; also /data/x; writes to its folder, /srv", "Network = none", "System calls = restricted",
+			"Memory = at most 512 MiB", "Processes = at most 64 with threads", "Open files = at most 4096 each", "Folder = /f, at most 256 MiB",
+			"Socket = /s/1, mutual TLS", "Not enforced: no Landlock",
+		},
+		"free": {
+			"What it may do (profile driver)", "User = root (0)", "Groups = video", "Capabilities = all", "New privileges = possible", "Files = all that its user may",
+			"Network = yes", "System calls = all", "Memory = no limit", "Socket = a port of this machine, no TLS",
+		},
+	} {
+		r := f.at(t, nil, "plugin", "status", name)
+		said := regexp.MustCompile(` +`).ReplaceAllString(r.out, " ")
+		for _, line := range want {
+			if !strings.Contains(said, line+"\n") {
+				t.Errorf("plugin status %s, exit code %d, has no line %q:\n%s%s", name, r.code, line, r.out, r.err)
+			}
+		}
+	}
+}
+
+// TestTheStatusOfADevicePluginShowsItsDevicesAndWhoHoldsThem asks without a node, as one does on
+// the machine itself.
+func TestTheStatusOfADevicePluginShowsItsDevicesAndWhoHoldsThem(t *testing.T) {
+	const devices = `{"Name":"device-gpu","State":"running","Devices":["gpu"],"DeviceGroups":[{"Vendor":"acme","Type":"gpu","Name":"x","Instances":[
+{"ID":"g0","Healthy":true},{"ID":"g1","HealthDescription":"too hot"}]}]}`
+	f := newFake(t, map[string]string{
+		"GET /v1/agent/plugin/device-gpu": devices, "GET /v1/agent/self": `{"stats":{"client":{"node_id":"` + nodeID + `"}}}`,
+		"GET /v1/node/" + nodeID + "/allocations": `[{"ID":"a1000000-0000-0000-0000-000000000000","ClientStatus":"running","AllocatedResources":{"Tasks":{"web":{"Devices":[
+{"Vendor":"acme","Type":"gpu","Name":"x","DeviceIDs":["g0"]}]}}}}]`,
+	})
+	r := f.at(t, nil, "plugin", "status", "device-gpu")
+	rows := strings.Join(strings.Fields(r.out), " ")
+	for _, want := range []string{"acme/gpu/x[g0] healthy <none> alloc a1000000, task web", "acme/gpu/x[g1] unhealthy too hot"} {
+		if r.code != 0 || !strings.Contains(rows, want) {
+			t.Errorf("exit code %d, %s, without %q:\n%s", r.code, r.err, want, r.out)
+		}
 	}
 }
 

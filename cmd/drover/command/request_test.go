@@ -41,7 +41,7 @@ func world() map[string]string {
 	for _, verb := range []string{"fail", "pause", "promote", "unblock"} {
 		w["PUT /v1/deployment/"+verb+"/"+deplID] = done
 	}
-	for _, path := range []string{"/v1/client/allocation/" + allocID + "/restart", "/v1/client/allocation/" + allocID + "/signal", "/v1/client/allocation/" + allocID + "/freeze", "/v1/client/allocation/" + allocID + "/thaw", "/v1/job/web/versions/best/tag",
+	for _, path := range []string{"/v1/client/allocation/" + allocID + "/restart", "/v1/client/allocation/" + allocID + "/signal", "/v1/client/allocation/" + allocID + "/freeze", "/v1/client/allocation/" + allocID + "/thaw", "/v1/client/allocation/" + allocID + "/pause", "/v1/job/web/versions/best/tag",
 		"/v1/namespace/dev", "/v1/system/gc", "/v1/system/reconcile/summaries", "/v1/agent/force-leave",
 		"/v1/operator/raft/transfer-leadership", "/v1/agent/servers", "/v1/client/metadata"} {
 		w["PUT "+path] = "{}"
@@ -69,6 +69,8 @@ func TestCommandsAskTheAPIForWhatTheirFlagsSay(t *testing.T) {
 		"alloc restart -all-tasks bbbb":                                               `PUT /v1/client/allocation/` + allocID + `/restart {"AllTasks":true,"TaskName":""}`,
 		"alloc freeze bbbb t":                                                         `PUT /v1/client/allocation/` + allocID + `/freeze {"Task":"t"}`,
 		"alloc thaw -task t bbbb":                                                     `PUT /v1/client/allocation/` + allocID + `/thaw {"Task":"t"}`,
+		"alloc pause -state scheduled bbbb t":                                         `PUT /v1/client/allocation/` + allocID + `/pause {"ScheduleState":"scheduled","Task":"t"}`,
+		"alloc pause bbbb":                                                            `PUT /v1/client/allocation/` + allocID + `/pause {"ScheduleState":"pause","Task":""}`,
 		"alloc signal -s SIGHUP bbbb t":                                               `PUT /v1/client/allocation/` + allocID + `/signal {"Signal":"SIGHUP","Task":"t"}`,
 		"node eligibility -disable aaaa":                                              `PUT /v1/node/` + nodeID + `/eligibility {"NodeID":"` + nodeID + `","Eligibility":"ineligible"}`,
 		"node drain -enable -force -detach -m why -self":                              `PUT /v1/node/` + nodeID + `/drain {"NodeID":"` + nodeID + `","DrainSpec":{"Deadline":-1,"IgnoreSystemJobs":false},"MarkEligible":false,"Meta":{"message":"why"}}`,
@@ -119,7 +121,7 @@ func TestUsesThatMakeNoSenseAreRefusedBeforeAnythingIsAsked(t *testing.T) {
 		"eval delete":                                 "give either an evaluation or -filter",
 		"job history -diff-version 1 web":             "need -p",
 		"job inspect -with-vars web":                  "-with-vars needs -hcl",
-		"job run -consul-namespace x -":               "there is no Consul integration; leave the flag out",
+		"job run -consul-namespace x -":               "the namespace is that of the consul blocks of the job; leave the flag out",
 		"job init -connect":                           "there is no service mesh",
 		"job scale web":                               "wrong number of arguments (1); usage: drover job scale",
 		"job restart -reschedule -all-tasks web":      "replaces whole allocations",
@@ -140,7 +142,7 @@ func TestUsesThatMakeNoSenseAreRefusedBeforeAnythingIsAsked(t *testing.T) {
 		"operator scheduler set-config":               "no settings to change were given",
 		"operator metrics -format xml":                "use json or prometheus",
 		"operator debug -interval 2m -duration 1m":    "-interval not longer than -duration",
-		"operator debug -consul-token x":              "there is no Consul integration",
+		"operator debug -consul-token x":              "nothing is collected from Consul",
 		"operator api nope\x7f":                       "is not a path of the API",
 		"node meta apply":                             "give KEY=VALUE",
 		"node config":                                 "give either -servers or -update-servers",

@@ -98,8 +98,8 @@ func (s *session) id(id string) string {
 
 const column = "\x1f"
 
-// visible escapes control characters, such as a newline in a job's id, as Go does in
-// quoted strings, so that a row of a table stays one row.
+// visible escapes control characters, such as a newline in a job's id, as Go does in quoted
+// strings, so that a row of a table stays on one line.
 func visible(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text

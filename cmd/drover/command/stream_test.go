@@ -18,7 +18,7 @@ import (
 	"testing/iotest"
 
 	"github.com/drover-project/drover/cmd/drover/command"
-	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
 )
 
 // logServer serves a log in frames from an offset, as an agent does.
@@ -36,7 +36,7 @@ func logServer(t *testing.T, log string, frame int) *fake {
 		}
 		enc := json.NewEncoder(w)
 		for part := []byte(log[offset:]); len(part) > 0; part = part[min(frame, len(part)):] {
-			_ = enc.Encode(&api.StreamFrame{File: "t.stdout.0", Data: part[:min(frame, len(part))]}) // an error means that the client is gone
+			_ = enc.Encode(&model.StreamFrame{File: "t.stdout.0", Data: part[:min(frame, len(part))]}) // an error means that the client is gone
 		}
 	})
 	return f

@@ -22,6 +22,7 @@ var groups = map[string]string{
 	"scaling policy": "Work with scaling policies", "server": "Work with servers", "service": "Work with services",
 	"system": "Work with the system", "system reconcile": "Recompute derived state",
 	"tls": "Make and describe certificates", "tls ca": "Work with the certificate authority of a cluster", "tls cert": "Work with the certificates of machines and users", "var": "Work with variables",
+	"volume": "Work with volumes", "volume claim": "Work with the claims of allocations on sticky volumes", "volume snapshot": "Work with snapshots of volumes",
 }
 
 // aliases are other names of commands: short ones, and former names.
@@ -44,24 +45,24 @@ func Hidden() []string {
 func specs() map[string]func() spec {
 	all := map[string]func() spec{
 		"job action": jobAction, "job allocs": jobAllocs, "job deployments": jobDeployments, "job dispatch": jobDispatch,
-		"job eval": jobEval, "job history": jobHistory, "job init": jobInit, "job inspect": jobInspect,
+		"job eval": jobEval, "job explain": jobExplain, "job history": jobHistory, "job init": jobInit, "job inspect": jobInspect,
 		"job periodic force": jobPeriodicForce, "job plan": jobPlan, "job promote": jobPromote, "job restart": jobRestart,
 		"job revert": jobRevert, "job run": jobRun, "job scale": jobScale, "job scaling-events": jobScalingEvents,
 		"job start": jobStart, "job status": jobStatus, "job stop": jobStop, "job tag apply": jobTagApply,
 		"job tag unset": jobTagUnset, "job validate": jobValidate,
 
-		"alloc checks": allocChecks, "alloc exec": allocExec, "alloc fs": allocFS, "alloc logs": allocLogs,
+		"alloc checks": allocChecks, "alloc exec": allocExec, "alloc explain": allocExplain, "alloc fs": allocFS, "alloc logs": allocLogs, "alloc pause": allocPause,
 		"alloc freeze": allocFreeze, "alloc thaw": allocThaw, "alloc restart": allocRestart, "alloc signal": allocSignal, "alloc status": allocStatus, "alloc stop": allocStop,
 
-		"node config": nodeConfig, "node drain": nodeDrain, "node eligibility": nodeEligibility,
+		"node config": nodeConfig, "node drain": nodeDrain, "node eligibility": nodeEligibility, "node explain": nodeExplain,
 		"node identity get": nodeIdentityGet, "node identity renew": nodeIdentityRenew, "node intro create": nodeIntroCreate,
 		"node meta apply": nodeMetaApply, "node meta read": nodeMetaRead, "node status": nodeStatus, "node trust": nodeTrust,
 		"node pool apply": nodePoolApply, "node pool delete": nodePoolDelete, "node pool info": nodePoolInfo,
 		"node pool init": nodePoolInit, "node pool jobs": nodePoolJobs, "node pool list": nodePoolList, "node pool nodes": nodePoolNodes,
 
-		"eval delete": evalDelete, "eval list": evalList, "eval status": evalStatus,
+		"eval delete": evalDelete, "eval explain": evalExplain, "eval list": evalList, "eval status": evalStatus,
 
-		"deployment fail": deploymentFail, "deployment list": deploymentList, "deployment pause": deploymentPause,
+		"deployment explain": deploymentExplain, "deployment fail": deploymentFail, "deployment list": deploymentList, "deployment pause": deploymentPause,
 		"deployment promote": deploymentPromote, "deployment resume": deploymentResume,
 		"deployment status": deploymentStatus, "deployment unblock": deploymentUnblock,
 
@@ -71,13 +72,13 @@ func specs() map[string]func() spec {
 		"agent-info": agentInfo, "monitor": monitorAgent, "monitor export": monitorExport, "config validate": configValidate,
 		"server members": serverMembers, "server join": serverJoin, "server force-leave": serverForceLeave,
 
-		"operator api": operatorAPI, "operator metrics": operatorMetrics, "operator debug": operatorDebug,
+		"operator api": operatorAPI, "operator metrics": operatorMetrics, "operator debug": operatorDebug, "operator simulate": operatorSimulate,
 
 		"operator raft list-peers": raftListPeers, "operator raft remove-peer": raftRemovePeer,
 		"operator raft info": raftInfo, "operator raft logs": raftLogs, "operator raft state": raftState, "operator client-state": operatorClientState,
 		"operator raft transfer-leadership": raftTransferLeadership,
 		"operator autopilot get-config":     autopilotGet, "operator autopilot set-config": autopilotSet, "operator autopilot health": autopilotHealth,
-		"operator scheduler get-config": schedulerGet, "operator scheduler set-config": schedulerSet,
+		"operator scheduler get-config": schedulerGet, "operator scheduler queue": schedulerQueue, "operator scheduler set-config": schedulerSet,
 		"operator snapshot save": snapshotSave, "operator snapshot restore": snapshotRestore,
 		"operator snapshot agent": snapshotAgent, "operator snapshot status": snapshotStatus,
 		"operator snapshot inspect": snapshotInspect, "operator snapshot state": snapshotState,
@@ -106,6 +107,10 @@ func specs() map[string]func() spec {
 		"tls cert create": tlsCertCreate, "tls cert info": tlsInfo("tls cert info [options] <certificate file>", "Describes the certificate of a machine or a user", false),
 
 		"var get": varGet, "var init": varInit, "var list": varList, "var lock": varLock, "var purge": varPurge, "var put": varPut,
+
+		"volume claim delete": volumeClaimDelete, "volume claim list": volumeClaimList, "volume create": volumeCreate, "volume delete": volumeDelete,
+		"volume deregister": volumeDeregister, "volume detach": volumeDetach, "volume snapshot create": volumeSnapshotCreate,
+		"volume snapshot delete": volumeSnapshotDelete, "volume snapshot list": volumeSnapshotList, "volume init": volumeInit, "volume register": volumeRegister, "volume status": volumeStatus,
 
 		"status": status, "ui": ui, "system gc": systemGC, "system reconcile summaries": reconcileSummaries,
 		"version": version, "fmt": format, "completion": completion,

@@ -182,7 +182,7 @@ func (x *terminal) shownUntil(t *testing.T, text string) string {
 	}()
 	select {
 	case <-found:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("the terminal does not show %q", text)
 	}
 	return all

@@ -101,7 +101,7 @@ func tlsCertCreate() spec {
 					}
 				}
 				if r.Role == "" {
-					return errors.New("say what the certificate is for: -server, -client or -cli")
+					return errors.New("name the use of the certificate: -server, -client or -cli")
 				}
 				for _, a := range *addresses {
 					ip := net.ParseIP(a)

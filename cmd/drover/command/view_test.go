@@ -162,7 +162,7 @@ func TestThereIsNoWebUIYetAndNobodyIsSentToOne(t *testing.T) {
 func TestCommandsThatAlwaysRefuseAreNotOffered(t *testing.T) {
 	hidden := command.Hidden()
 	all := command.All(command.IO{})
-	for _, line := range []string{"alloc pause a t", "operator raft migrate-backend d", "operator snapshot redact f", "operator utilization"} {
+	for _, line := range []string{"operator raft migrate-backend d", "operator snapshot redact f", "operator utilization"} {
 		words := strings.Fields(line)
 		name := line
 		for len(words) > 0 && all[name] == nil {

@@ -20,7 +20,7 @@ import (
 type pulse struct {
 	name string
 	ask  func(context.Context)
-	busy atomic.Bool // the last question has no answer yet
+	busy atomic.Bool // a call of ask has not returned yet
 }
 
 // pulses returns the parts of the agent that run.
@@ -55,8 +55,8 @@ func (discarded) Header() http.Header         { return http.Header{} }
 func (discarded) Write(b []byte) (int, error) { return len(b), nil }
 func (discarded) WriteHeader(int)             {}
 
-// check asks all parts at once. It returns an error that names those which have not
-// answered when ctx ends. A part that hangs is asked once, not again and again.
+// check asks all parts at once. If ctx ends first, it returns an error that names the parts
+// that have not answered. While a part hangs, it is not asked again.
 func check(ctx context.Context, parts []*pulse) error {
 	answered := make([]chan struct{}, len(parts))
 	for i, p := range parts {

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// This file has what the agent does and says about the other servers.
+// This file connects the agent with the other servers, and answers requests about them.
 
 // startServer starts the server, and joins the servers that it must find at its start.
 func (d *Daemon) startServer(ctx context.Context) error {
@@ -42,13 +42,14 @@ func (d *Daemon) startServer(ctx context.Context) error {
 	}
 	n, err := d.server.Join(ctx, start)
 	if err != nil {
-		return fmt.Errorf("join the servers of start_join (those of retry_join may be away at the start): %w", err)
+		return fmt.Errorf("join the servers of start_join (servers of retry_join may be absent at the start): %w", err)
 	}
 	d.log.Info("joined other servers", "count", n)
 	return nil
 }
 
-// schedule returns which snapshots the leader takes at intervals, nil without such a block.
+// schedule returns the configuration of the leader's scheduled snapshots, or nil without a
+// snapshot block.
 func (d *Daemon) schedule(scratch string) (*server.Schedule, error) {
 	c := d.cfg().Snapshot
 	if c == nil {
@@ -115,8 +116,7 @@ func (d *Daemon) JoinServers(ctx context.Context, addresses []string) (int, erro
 	return d.server.Join(ctx, full)
 }
 
-// ForceLeave makes a failed server one that has left; prune also removes it from the
-// list.
+// ForceLeave marks a failed server as left; prune also removes it from the list.
 func (d *Daemon) ForceLeave(_ context.Context, name string, prune bool) error {
 	m := d.server.Members()
 	if m == nil {

@@ -76,6 +76,8 @@ func newOptions() *options {
 	o.text("node-pool", "Node pool of the node.", func(c *config.Config) *string { return &c.Client.NodePool })
 	o.text("state-dir", "Directory for the node's state.", func(c *config.Config) *string { return &c.Client.StateDir })
 	o.text("alloc-dir", "Directory for allocations.", func(c *config.Config) *string { return &c.Client.AllocDir })
+	o.text("host-volumes-dir", "Directory in which host volumes are made while the agent runs.", func(c *config.Config) *string { return &c.Client.HostVolumesDir })
+	o.text("host-volume-plugin-dir", "Directory of the plugins that make host volumes.", func(c *config.Config) *string { return &c.Client.HostVolumePluginDir })
 	o.text("network-interface", "Network interface of the node.", func(c *config.Config) *string { return &c.Client.NetworkInterface })
 	o.bool("client", "Run the node side.", func(c *config.Config) *bool { return &c.Client.Enabled })
 	o.bool("server", "Run the server side.", func(c *config.Config) *bool { return &c.Server.Enabled })
@@ -218,7 +220,7 @@ func (c *Command) AutocompleteFlags() complete.Flags {
 		switch f.Name {
 		case "config":
 			out["-"+f.Name] = complete.PredictFiles("*")
-		case "data-dir", "plugin-dir", "state-dir", "alloc-dir":
+		case "data-dir", "plugin-dir", "state-dir", "alloc-dir", "host-volumes-dir", "host-volume-plugin-dir":
 			out["-"+f.Name] = complete.PredictDirs("*")
 		default:
 			out["-"+f.Name] = complete.PredictAnything
@@ -261,7 +263,7 @@ func (c *Command) Run(args []string) int {
 	return c.serve(o, cfg, log)
 }
 
-// process is the agent's process: what signals and systemd have to do with.
+// process handles the signals of the agent's process and talks to systemd.
 type process struct {
 	*Command
 	options *options
@@ -293,7 +295,7 @@ func (c *Command) serve(o *options, cfg *config.Config, log *agentlog.Log) int {
 		d, err := Start(ctx, cfg, c.Version, log, p.reload)
 		up <- started{d, err}
 	}()
-	questions := make(chan chan struct{}) // of the watchdog: does this loop run?
+	questions := make(chan chan struct{}) // the watchdog asks here whether this loop runs
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
@@ -361,8 +363,8 @@ func (c *Command) serve(o *options, cfg *config.Config, log *agentlog.Log) int {
 	}
 }
 
-// hangUp reloads the configuration and tells systemd how that went. d is nil while the agent
-// starts.
+// hangUp reloads the configuration and reports the result to systemd. d is nil while the
+// agent starts.
 func (p *process) hangUp(d *Daemon) {
 	p.tell(p.systemd.Reloading())
 	status := "Reloaded"
@@ -370,7 +372,7 @@ func (p *process) hangUp(d *Daemon) {
 		p.log.Error("the configuration was not reloaded", "error", err)
 		status = "Not reloaded: " + err.Error()
 	}
-	if d != nil { // else it becomes ready by starting
+	if d != nil { // otherwise the agent is still starting, and becomes ready by that
 		p.tell(p.systemd.Ready(status + "; " + d.status()))
 	}
 }
@@ -387,7 +389,8 @@ func (p *process) leave(ctx context.Context, d *Daemon, left chan struct{}) {
 	}()
 }
 
-// tell logs what systemd could not be told: it ends the agent if it hears nothing.
+// tell logs that a message to systemd failed: systemd ends an agent from which it receives
+// nothing.
 func (p *process) tell(err error) {
 	if err != nil {
 		p.log.Warn("systemd does not hear from this agent", "error", err)
@@ -429,7 +432,7 @@ func (p *process) reload() error {
 		return err
 	}
 	if p.daemon == nil {
-		return p.log.Apply(logOptions(cfg)) // it starts with what it has read before
+		return p.log.Apply(logOptions(cfg)) // at its start it uses the configuration that is already read
 	}
 	return p.daemon.Apply(cfg)
 }

@@ -8,6 +8,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,10 @@ import (
 	"github.com/drover-project/drover/core/dispatch"
 	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/endpoint"
+	"github.com/drover-project/drover/core/history"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pacer"
+	"github.com/drover-project/drover/core/plan"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/core/server"
 	"github.com/drover-project/drover/core/telemetry"
@@ -87,7 +91,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *agentlo
 	if err := d.openTLS(); err != nil {
 		return nil, err
 	}
-	defer startPacer(d.writeBuffers())()
+	defer pacer.Start(d.writeBuffers())()
 	if d.http, err = net.Listen("tcp", cfg.ListenHTTP()); err != nil {
 		return nil, fmt.Errorf("listen for the HTTP API: %w; another agent may be running: stop it, or set ports { http = N }", err)
 	}
@@ -103,7 +107,6 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *agentlo
 	d.cancel = cancel
 	d.addSources()
 	d.work.Go(func() { d.metrics.Run(run) })
-	d.work.Go(func() { releaseAtRest(run) })
 	d.api = d.newAPI()
 	var inner []net.Listener
 	if d.sessions != nil {
@@ -129,7 +132,11 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *agentlo
 			}
 		})
 	}
-	return d, d.awaitNode(ctx)
+	if err := d.awaitNode(ctx); err != nil {
+		return nil, err // stopped by the deferred call
+	}
+	d.work.Go(func() { releaseAtRest(run, d.dataDir, log) }) // the start is work
+	return d, nil
 }
 
 // cfg returns the configuration. A reload replaces it; see Apply.
@@ -216,6 +223,7 @@ func (d *Daemon) serverConfig() server.Config {
 	keep := gc.DefaultThresholds()
 	root := keys.DefaultLimits()
 	source, _ := c.JobSource() // Config.Finish has validated it
+	past, _ := c.HistorySize(history.DefaultMaxBytes)
 	return server.Config{
 		DataDir: dir, Dev: d.cfg().Dev, Region: d.cfg().Region, Datacenter: d.cfg().Datacenter, Address: d.cfg().AdvertiseRPC(), Workers: workersOf(d.cfg()),
 		GC: gc.Thresholds{
@@ -224,6 +232,7 @@ func (d *Daemon) serverConfig() server.Config {
 			Node: config.Duration(c.NodeGCThreshold, keep.Node), Interval: config.Duration(c.JobGCInterval, keep.Interval),
 			DriverSchema: keep.DriverSchema,
 		},
+		History: server.History{MaxAge: config.Duration(c.HistoryMaxAge, history.DefaultMaxAge), MaxBytes: past},
 		RootKeys: keys.Limits{
 			Rotation: config.Duration(c.RootKeyRotation, root.Rotation), Removal: config.Duration(c.RootKeyGC, root.Removal),
 			Interval: config.Duration(c.RootKeyInterval, root.Interval),
@@ -232,13 +241,19 @@ func (d *Daemon) serverConfig() server.Config {
 		SnapshotThreshold: uint64(c.RaftSnapshotThreshold), SnapshotInterval: config.Duration(c.RaftSnapshotInterval, 0), TrailingLogs: uint64(c.RaftTrailingLogs),
 		PluginRegistry: c.PluginRegistry, LocalNode: d.localNode, Logger: d.log, Release: d.version,
 		HeartbeatTTL: config.Duration(c.MinHeartbeatTTL, 0), HeartbeatGrace: config.Duration(c.HeartbeatGrace, dispatch.DefaultGrace),
+		Consul:     d.consulIdentities(),
 		Identities: server.Identities{Issuer: c.OIDCIssuer, Algorithm: c.IdentitySigning()},
 		Introduction: server.Introduction{
 			Enforcement: c.ClientIntroduction.Enforcement, DefaultTTL: config.Duration(c.ClientIntroduction.DefaultIdentityTTL, 0), MaxTTL: config.Duration(c.ClientIntroduction.MaxIdentityTTL, 0),
 		},
-		MaxHeartbeats: c.MaxHeartbeats, FailoverTTL: config.Duration(c.FailoverTTL, 0), Scheduler: c.Scheduler(),
+		PlanTracking: planTracking(&c.PlanRejections), MaxHeartbeats: c.MaxHeartbeats, FailoverTTL: config.Duration(c.FailoverTTL, 0), Scheduler: c.Scheduler(),
 		Autopilot: d.cfg().Autopilot.Model(), Role: pilot.Role{Replica: c.NonVotingServer, Zone: c.RedundancyZone, Upgrade: c.UpgradeVersion},
 	}
+}
+
+func planTracking(t *config.PlanRejectionTracker) (out plan.Tracking) {
+	out.Threshold, out.Window = t.Limits()
+	return out
 }
 
 // writeBuffers returns the size of the write buffers of the server's and the node's
@@ -276,6 +291,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 	fetch := artifactConfig(c.Artifact)
 	firstUser, lastUser := c.Users.Range()
 	return agent.Config{
+		DNS: dnsConfig(&d.cfg().DNS), Advertise: d.advertised(),
 		DataDir: dir, AllocDir: allocs, Region: d.cfg().Region, Logger: d.log, Servers: servers, Node: d.describeNode(),
 		RetryMax: config.Duration(c.ServerJoin.RetryInterval, 0), Intro: d.introduction(dir),
 		Fingerprint: fingerprint.Options{
@@ -290,8 +306,9 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 			MaxAllocs: c.GCMaxAllocs, Interval: config.Duration(c.GCInterval, 0), Parallel: c.GCParallel,
 			DiskUsage: c.GCDiskUsage, InodeUsage: c.GCInodeUsage,
 		},
-		Artifact: &fetch, Template: templateConfig(c.Template), MaxKillTimeout: config.Duration(c.MaxKillTimeout, 0), SecretsInMemory: true,
+		Artifact: &fetch, Template: templateConfig(c.Template), MaxKillTimeout: config.Duration(c.MaxKillTimeout, 0), SecretsInMemory: true, ChrootEnv: c.ChrootEnv,
 		Ineligible: c.DefaultIneligible, NoExec: c.DisableRemoteExec, DynamicUserMin: firstUser, DynamicUserMax: lastUser,
+		HostVolumesDir: cmp.Or(c.HostVolumesDir, filepath.Join(d.dataDir, "host_volumes")), HostVolumePluginDir: cmp.Or(c.HostVolumePluginDir, filepath.Join(d.dataDir, "host_volume_plugins")),
 	}
 }
 
@@ -310,6 +327,7 @@ func (d *Daemon) pluginConfig() map[string]map[string]any {
 		}
 	}
 	d.cfg().Client.AddNetworkKeys(plugins)
+	d.cfg().AddConsul(plugins)
 	return plugins
 }
 
@@ -341,7 +359,7 @@ func (d *Daemon) describeNode() *model.Node {
 			Memory: model.NodeReservedMemoryResources{MemoryMB: uint64(c.Reserved.MemoryMB)},
 			Disk:   model.NodeReservedDiskResources{DiskMB: uint64(c.Reserved.DiskMB)}, Networks: model.NodeReservedNetworkResources{ReservedHostPorts: c.Reserved.Ports},
 		},
-		HostVolumes: map[string]*model.HostVolumeConfig{},
+		HostVolumes: map[string]*model.HostVolumeConfig{}, GCVolumesOnNodeGC: c.GCVolumesOnNodeGC,
 	}
 	for name, v := range c.HostVolumes {
 		n.HostVolumes[name] = &model.HostVolumeConfig{Name: name, Path: v.Path, ReadOnly: v.ReadOnly}
@@ -406,7 +424,7 @@ func (d *Daemon) Stop() {
 	}
 	if d.scratch {
 		if err := allocdir.Detach(d.dataDir); err != nil {
-			d.log.Warn("could not unmount what is in the scratch directory", "dir", d.dataDir, "error", err)
+			d.log.Warn("could not unmount the file systems in the scratch directory", "dir", d.dataDir, "error", err)
 		}
 		if err := os.RemoveAll(d.dataDir); err != nil {
 			d.log.Warn("could not remove the scratch directory", "dir", d.dataDir, "error", err)

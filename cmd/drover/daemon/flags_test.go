@@ -33,3 +33,17 @@ func TestEveryFlagOfTheReferencesAgentIsKnown(t *testing.T) {
 		}
 	}
 }
+
+func TestFlagsOfDirectoriesReachTheNode(t *testing.T) {
+	o := newOptions()
+	if err := o.flags.Parse(strings.Fields("-dev -state-dir /s -alloc-dir /a -host-volumes-dir /v -host-volume-plugin-dir /p")); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := o.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := cfg.Client; c.StateDir != "/s" || c.AllocDir != "/a" || c.HostVolumesDir != "/v" || c.HostVolumePluginDir != "/p" {
+		t.Errorf("the directories are %q, %q, %q and %q", c.StateDir, c.AllocDir, c.HostVolumesDir, c.HostVolumePluginDir)
+	}
+}

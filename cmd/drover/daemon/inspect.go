@@ -142,7 +142,7 @@ func (d *Daemon) StateDigest(ctx context.Context) (*api.StateDigest, error) {
 	return d.server.Snapshots().Digest(ctx)
 }
 
-// SnapshotSchedule returns what the scheduled snapshots have come to.
+// SnapshotSchedule returns the results of the scheduled snapshots.
 func (d *Daemon) SnapshotSchedule() (*backup.Status, error) { return d.server.SnapshotSchedule() }
 
 // RestoreSnapshot replaces the state of the cluster with an archive.

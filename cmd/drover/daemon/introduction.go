@@ -17,8 +17,8 @@ import (
 // the node joins.
 const introFile = "intro_token.jwt"
 
-// introduction returns the token that introduces the node: that of the flag, or of the file
-// in the state directory. A node that has an identity does not need it.
+// introduction returns the token that introduces the node: the token of the flag, or of the
+// file in the state directory. A node that has an identity does not need it.
 func (d *Daemon) introduction(stateDir string) string {
 	if t := strings.TrimSpace(d.cfg().Client.IntroToken); t != "" {
 		return t

@@ -215,7 +215,21 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 		values["nomad.state."+name+".rows"] = float64(n)
 	}
 	dispatched := !d.cfg().Telemetry.DisableDispatchedJobSummaryMetrics
-	return append(gaugesOf(labels, values), endpoint.ServerGauges(view, labels, dispatched)...)
+	return slices.Concat(gaugesOf(labels, values), laneGauges(d.server.QueueLanes(), labels), endpoint.ServerGauges(view, labels, dispatched))
+}
+
+// laneGauges returns the sizes of the lanes of the leader's queue.
+func laneGauges(lanes []*api.QueueLane, labels map[string]string) (out []telemetry.Sample) {
+	for _, l := range lanes {
+		of := maps.Clone(labels)
+		of["namespace"], of["node_pool"] = l.Namespace, l.NodePool
+		out = append(out, gaugesOf(of, map[string]float64{
+			"drover.queue.ready": float64(l.Ready), "drover.queue.unacked": float64(l.Unacked), "drover.queue.waiting": float64(l.Waiting),
+			"drover.queue.holding": float64(l.Holding), "drover.queue.weight": float64(l.Weight), "drover.queue.last_wait_ms": float64(l.LastWait.Milliseconds()),
+		})...)
+		out = append(out, telemetry.Sample{Name: "drover.queue.served", Kind: telemetry.Counter, Value: float64(l.Served), Labels: of})
+	}
+	return out
 }
 
 // nodeGauges returns the metrics of this agent's allocs and resources.

@@ -19,7 +19,7 @@ func (d *Daemon) pluginLimits() map[string]confine.Limits {
 	return out
 }
 
-// pluginAccess returns what the configuration says about the rights of plugins.
+// pluginAccess returns the configured rights of plugins.
 func (d *Daemon) pluginAccess() map[string]confine.Access {
 	out := map[string]confine.Access{}
 	for name, p := range d.cfg().Plugins {
@@ -43,5 +43,6 @@ func (d *Daemon) pluginArgs() map[string][]string {
 func (d *Daemon) taskRules() alloc.Rules {
 	c := &d.cfg().Client
 	users, drivers := c.DeniedUsers()
-	return alloc.Rules{EnvDenylist: c.EnvDenylist(), DeniedUsers: users, CheckedDrivers: drivers}
+	allowed, denied := c.Drivers()
+	return alloc.Rules{EnvDenylist: c.EnvDenylist(), DeniedUsers: users, CheckedDrivers: drivers, AllowedDrivers: allowed, DeniedDrivers: denied}
 }

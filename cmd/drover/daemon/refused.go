@@ -16,22 +16,20 @@ import (
 // They cause an error instead of being ignored, since whoever sets one relies on it.
 var refusals = []struct{ why, texts, bools string }{
 	{"there are no ACLs yet", "acl-replication-token", "acl-enabled"},
-	{"there is no Consul integration", `consul-address consul-auth consul-ca-file consul-cert-file
-		consul-client-failures-before-critical consul-client-failures-before-warning consul-client-http-check-name
-		consul-client-service-name consul-key-file consul-server-failures-before-critical
+	{"Consul registers the services of nodes only, and agents find each other by other means", `consul-server-failures-before-critical
 		consul-server-failures-before-warning consul-server-http-check-name consul-server-rpc-check-name
-		consul-server-serf-check-name consul-server-service-name consul-token`,
-		`consul-auto-advertise consul-checks-use-advertise consul-client-auto-join consul-server-auto-join consul-ssl
-		consul-verify-ssl dev-connect dev-consul`},
+		consul-server-serf-check-name consul-server-service-name`, `consul-client-auto-join consul-server-auto-join`},
+	{"checks of the node always ask its advertised address", "", "consul-checks-use-advertise"},
+	{"no Consul agent is started; use -consul-address", "", "dev-connect dev-consul"},
 	{"there is no Vault integration", `vault-address vault-ca-file vault-ca-path vault-cert-file vault-create-from-role
 		vault-key-file vault-tls-server-name vault-token`, "vault-allow-unauthenticated vault-enabled vault-tls-skip-verify dev-vault"},
-	{"dynamic host volumes are not implemented yet", "host-volumes-dir host-volume-plugin-dir", ""},
 	{"the agent does not write to the event log of Windows", "eventlog-level", "eventlog"},
 	{"tasks use the address of -network-interface", "preferred-address-family", ""},
 }
 
 // refuse declares the unsupported flags.
 func (o *options) refuse() {
+	o.consulFlags()
 	for _, r := range refusals {
 		refusal := func(isBool bool) func(*config.Config, string) error {
 			return func(_ *config.Config, v string) error {

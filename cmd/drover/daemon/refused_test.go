@@ -15,7 +15,7 @@ import (
 
 func TestFlagsThatCannotBeHonouredAreRefusedBeforeAnythingStarts(t *testing.T) {
 	for line, says := range map[string]string{
-		"-dev-consul":             "-dev-consul: there is no Consul integration",
+		"-dev-consul":             "-dev-consul: no Consul agent is started",
 		"-vault-address http://x": "-vault-address: there is no Vault integration",
 		"-retry-join a":           "a development agent is a cluster of its own",
 		"-acl-enabled":            "there are no ACLs yet",

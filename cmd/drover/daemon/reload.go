@@ -14,7 +14,7 @@ import (
 	"github.com/drover-project/drover/core/config"
 )
 
-// logOptions returns what the configuration says about the log.
+// logOptions returns the configured options of the log.
 func logOptions(c *config.Config) agentlog.Options {
 	facility := c.SyslogFacility
 	if facility == "" {
@@ -27,8 +27,8 @@ func logOptions(c *config.Config) agentlog.Options {
 }
 
 // Apply makes the changes of a configuration that was read again take effect, and logs
-// which of them need a restart. What fails keeps its old value, and is tried again by the
-// next Apply.
+// which of them need a restart. A key whose change fails keeps its old value, and the next
+// Apply tries it again.
 func (d *Daemon) Apply(next *config.Config) error {
 	before := d.cfg()
 	now, taken, left := before.Reload(next)

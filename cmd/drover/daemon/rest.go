@@ -5,17 +5,29 @@ package daemon
 
 import (
 	"context"
-	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/durable"
+	"github.com/drover-project/drover/sdk/idle"
 )
 
 const (
 	restInterval = 15 * time.Second
+	// restFirst is the interval until the first collection: most of the program, and much of
+	// the heap, is used only while an agent starts.
+	restFirst = time.Second
 	// restAllocates is the number of bytes per interval up to which the agent counts as
 	// idle. An agent without work allocates 0.3 to 0.8 MB (measured) for heartbeats and
 	// plugin polls.
 	restAllocates = 2 << 20
+	// restShare is the share of the live heap that may be allocated as well, up to restMost:
+	// thousands of idle nodes send heartbeats, and what is left of their arrival would fill as
+	// much memory as they do.
+	restShare = 8
+	restMost  = 32 << 20
 	// restKeeps is the free memory in bytes for which a collection is not worth its
 	// time.
 	restKeeps = 2 << 20
@@ -37,12 +49,13 @@ type heapSample struct {
 // goal.
 type rest struct{ owed int } // collections since the last work that are still to come
 
-// releaseAtRest returns free memory to the system when the agent becomes idle, until
-// ctx ends. The runtime itself returns only memory above its next heap goal.
-func releaseAtRest(ctx context.Context) {
-	tick := time.NewTicker(restInterval)
+// releaseAtRest returns memory to the system when the agent becomes idle, until ctx ends:
+// free memory, of which the runtime itself returns only what is above its next heap goal,
+// pages of the program, and the mapped files of the stores in dataDir.
+func releaseAtRest(ctx context.Context, dataDir string, log hclog.Logger) {
+	tick := time.NewTimer(restFirst)
 	defer tick.Stop()
-	r, before := rest{owed: restCollections}, readHeap()
+	r, before, interval := rest{owed: restCollections}, readHeap(), restFirst
 	for {
 		select {
 		case <-ctx.Done():
@@ -51,10 +64,15 @@ func releaseAtRest(ctx context.Context) {
 		}
 		now := readHeap()
 		if r.collects(before, now) {
-			debug.FreeOSMemory()
+			interval = restInterval
+			idle.Release()
+			if err := durable.GiveBackMappings(dataDir); err != nil {
+				log.Debug("the memory of mapped files was not returned to the system", "error", err)
+			}
 			now = readHeap()
 		}
 		before = now
+		tick.Reset(interval)
 	}
 }
 
@@ -62,7 +80,7 @@ func releaseAtRest(ctx context.Context) {
 // samples, and either work has ended lately or the process holds free memory that is worth
 // a collection.
 func (r *rest) collects(before, now heapSample) bool {
-	if now.allocated-before.allocated > restAllocates {
+	if now.allocated-before.allocated > max(restAllocates, min(now.live/restShare, restMost)) {
 		r.owed = restCollections
 		return false
 	}

@@ -20,6 +20,8 @@ func TestFreeMemoryIsGivenBackAtRestOnly(t *testing.T) {
 		{"at rest with little that is free", mib / 2, 2 * mib, 30 * mib, false},
 		{"a large server, whose collection costs more", mib, 50 * mib, 1000 * mib, false},
 		{"a large server that holds much free memory", mib, 70 * mib, 1000 * mib, true},
+		{"a server with thousands of idle nodes", 20 * mib, 70 * mib, 200 * mib, true},
+		{"the same while they come", 40 * mib, 70 * mib, 200 * mib, false},
 	} {
 		before := heapSample{allocated: 100 * mib}
 		now := heapSample{allocated: before.allocated + c.allocated, free: c.free, live: c.live}

@@ -26,7 +26,7 @@ var (
 
 // Lint returns the problems of the .proto files in dir, as "FILE:LINE: PROBLEM (RULE)".
 // Where buf has the same rule, RULE is buf's name for it. FIELD_UNIT is ours: the comment
-// of a number says in what it counts.
+// of a number must name its unit.
 func Lint(ctx context.Context, dir fs.FS) ([]string, error) {
 	files, err := compile(ctx, dir)
 	if err != nil {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package protocheck checks .proto files: whether they say what each field means (Lint),
-// and whether a copy of the contracts can still talk to those of this version (Breaks).
-// It owns the rules of lint; the rules of compatibility are in sdk/wirecompat. The
-// command `drover plugin proto` and internal/repotest import it.
+// and whether a copy of the contracts can still talk to this version's contracts (Breaks).
+// It owns the rules of lint; the rules of compatibility are in sdk/wirecompat. The command
+// `drover plugin proto` and internal/repotest import it.
 package protocheck
 
 import (
@@ -57,8 +57,8 @@ func compile(ctx context.Context, dir fs.FS) (map[string]linker.File, error) {
 	return out, nil
 }
 
-// Breaks says what plugins or hosts that speak the contracts in dir would not understand
-// of the contracts of this version, and which contracts it compared.
+// Breaks lists the changes between the contracts in dir and this version's that plugins or
+// hosts would not understand. It also returns the contracts that it compared.
 func Breaks(ctx context.Context, dir fs.FS) (compared, breaks []string, err error) {
 	theirs, err := compile(ctx, dir)
 	if err != nil {

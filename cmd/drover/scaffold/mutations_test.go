@@ -40,21 +40,21 @@ var mutations = []mutation{
 
 	// starts.go, runner.go: starts and what they leave
 	{"a task that was begun is not looked for", "starts.go", `if ref.AllocDir == "" {`, "if true {"},
-	{"a start that was given up goes on", "runner.go", "_ = syscall.Kill(-first.PID, syscall.SIGKILL) // an error means that it has ended", "_ = first"},
+	{"a start that was given up goes on", "runner.go", "first.kill()", "_ = first"},
 	{"a task ends with the call that started it", "runner.go", "exec.Command(self, RunnerCommand", "exec.CommandContext(ctx, self, RunnerCommand"},
-	{"a task outside its cgroup", "runner.go", "err = cgroup.Start(cmd)", "_, err = cgroup, cmd.Start()"},
+	{"a task outside its cgroup", "process.go", "if err := s.Cgroup.Start(cmd); err != nil { ", "if err := cmd.Start(); err != nil { "},
 
 	// runner.go: ends and output
 	{"a signal that ended a task is lost", "runner.go", "ok && status.Signaled() {", "ok && status.Signaled() && false {"},
 	{"every task ends well", "runner.go", "ExitResult{ExitCode: state.ExitCode()}", "ExitResult{}"},
-	{"the outputs are swapped", "runner.go", "cmd.Stdout, cmd.Stderr = stdout, stderr", "cmd.Stdout, cmd.Stderr = stderr, stdout"},
+	{"the outputs are swapped", "runner.go", "o.files[1+i] = w", "o.files[2-i] = w"},
 	{"logs without a limit", "runner.go", "MaxFiles: s.Logs.MaxFiles", "MaxFiles: 100"},
 	{"disabled logs are written", "runner.go", "if s.Logs.Disabled {", "if false {"},
 	{"a task lives as long as its children's output", "runner.go", "_ = alive.Close() // readers get EOF now\n\tcopied.Wait()     // children of the task may still write", "copied.Wait()\n\t_ = alive.Close()"},
 
 	// tasks.go: stop, signal, destroy, inspect
 	{"a lost result is a success", "tasks.go", `driver.ExitResult{ExitCode: -1, Err: "exit code unknown: the task's runner was killed"}`, "driver.ExitResult{}"},
-	{"children outlive the kill", "tasks.go", "syscall.Kill(-t.PID, syscall.SIGKILL)", "syscall.Kill(t.PID, syscall.SIGKILL)"},
+	{"children outlive the kill", "process.go", "syscall.Kill(-p.PID, syscall.SIGKILL)", "syscall.Kill(p.PID, syscall.SIGKILL)"},
 	{"a task that is gone may come back", "tasks.go", `errdefs.NotFoundf("the task left no trace`, `errdefs.Unavailablef("the task left no trace`},
 	{"a wait has no result", "tasks.go", "return t.result.Exit, nil", "return driver.ExitResult{}, nil"},
 	{"a wait does not end with its call", "tasks.go", "case <-t.done:\n\t\treturn t.result.Exit, nil\n\tcase <-ctx.Done():\n\t\treturn driver.ExitResult{}, ctx.Err()", "case <-t.done:\n\t\treturn t.result.Exit, nil"},
@@ -77,12 +77,13 @@ var mutations = []mutation{
 	{"a task without memory", "streams.go", "pages*uint64(os.Getpagesize())", "pages*0"},
 	{"events go on for ever", "streams.go", "close(out)", "_ = out"},
 	{"a command in what has ended is an internal error", "streams.go", `errdefs.FailedPreconditionf("task %q does not run"`, `errdefs.Internalf("task %q does not run"`},
-	{"every command ends well", "streams.go", "ExitResult{ExitCode: cmd.ProcessState.ExitCode()}", "ExitResult{}"},
-	{"the outputs of a command are one", "streams.go", "cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stderr", "cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stdout"},
-	{"the input of a command never ends", "streams.go", "_ = stdin.Close()", "_ = stdin"},
-	{"children of a command outlive it", "streams.go", "return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)", "return syscall.Kill(cmd.Process.Pid, syscall.SIGKILL)"},
-	{"a command has the plugin's environment", "streams.go", "cmd.Env, cmd.Dir = s.Env, s.Dir", "cmd.Dir = s.Dir"},
-	{"a command that is missing is an internal error", "streams.go", "path, err := lookup(opts.Command[0], s.path())\n\tif err != nil {\n\t\treturn driver.ExitResult{}, errdefs.InvalidArgumentf(", "path, err := lookup(opts.Command[0], s.path())\n\tif err != nil {\n\t\treturn driver.ExitResult{}, errdefs.Internalf("},
+	// process.go: commands in a task
+	{"every command ends well", "streams.go", "return exitOf(state), nil", "_ = state\n\treturn driver.ExitResult{}, nil"},
+	{"the outputs of a command are one", "process.go", "cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stderr", "cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stdout"},
+	{"the input of a command never ends", "process.go", "_ = stdin.Close()", "_ = stdin"},
+	{"children of a command outlive it", "process.go", "return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)", "return syscall.Kill(cmd.Process.Pid, syscall.SIGKILL)"},
+	{"a command has the plugin's environment", "process.go", "cmd.Env, cmd.Dir = s.Env, s.Dir\n\tcmd.Stdout", "cmd.Dir = s.Dir\n\tcmd.Stdout"},
+	{"a command that is missing is an internal error", "process.go", "errdefs.InvalidArgumentf(\"run %q: %w\", command[0], err)\n\t}\n\tcmd := ", "errdefs.Internalf(\"run %q: %w\", command[0], err)\n\t}\n\tcmd := "},
 }
 
 // generated writes the driver that is mutated.

@@ -14,8 +14,8 @@ import (
 	"github.com/drover-project/drover/sdk/proto"
 )
 
-// renames says what the files of the example driver in Python call it, and what a new
-// driver with another name calls itself. Each text occurs.
+// renames lists the texts of the example driver in Python that contain its name, with their
+// replacements for a new name. Each text must occur.
 func renames(name string) map[string][][2]string {
 	return map[string][][2]string{
 		"Makefile":           {{"?= driver-python", "?= " + name}, {"../../../sdk/proto", "proto"}},

@@ -18,7 +18,7 @@ func TestADriverInPythonIsTheExampleUnderItsOwnName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ".gitignore Makefile README.md driver/__main__.py driver/runner.py driver/service.py example.nomad.hcl proto/driver/v1/driver.proto proto/plugin/v1/plugin.proto"
+	want := ".gitignore Makefile README.md driver/__main__.py driver/process.py driver/runner.py driver/service.py example.nomad.hcl proto/driver/v1/driver.proto proto/plugin/v1/plugin.proto"
 	if got := strings.Join(files, " "); got != want {
 		t.Errorf("wrote %s\nwant  %s", got, want)
 	}

@@ -29,7 +29,7 @@ import (
 var templates embed.FS
 
 // Kinds lists the kinds of plugins that can be generated.
-var Kinds = []string{"driver", "device", "network", "stats"}
+var Kinds = []string{"driver", "device", "network", "registry", "stats", "volume"}
 
 // Langs lists the languages in which plugins can be generated. Only drivers can be in
 // another one than Go.
@@ -55,6 +55,8 @@ type Options struct {
 	// Replace is the root of a checkout of Drover to build against instead of a release.
 	// The module's requirements are taken from the go.mod and go.sum of its SDK.
 	Replace string
+	// Isolated makes a driver whose tasks run in sandboxes of sdk/isolation, on Linux.
+	Isolated bool
 	// Release is the release of the SDK to build against, as "v1.2.3". If empty, the user
 	// selects one with go get.
 	Release string
@@ -62,13 +64,25 @@ type Options struct {
 
 // data holds the values that templates use.
 type data struct {
-	Name    string
-	Kind    string
-	Module  string
-	Package string // a Go package name
-	Env     string // prefix of the names of Go variables
-	Series  string // prefix of the names of metrics
-	Replace string
+	Name     string
+	Kind     string
+	Module   string
+	Package  string // a Go package name
+	Env      string // prefix of the names of Go variables
+	Series   string // prefix of the names of metrics
+	Replace  string
+	Isolated bool
+}
+
+// folders returns the folders of templates from which the plugin is made.
+func (d data) folders() []string {
+	switch {
+	case d.Kind != "driver":
+		return []string{"all", d.Kind}
+	case d.Isolated:
+		return []string{"all", "driver", "driver-isolation"}
+	}
+	return []string{"all", "driver", "driver-plain"}
 }
 
 // names matches the allowed names of a plugin. A name is a file name, the driver in
@@ -122,9 +136,9 @@ func (o *Options) checkLang() error {
 	case !slices.Contains(Langs, o.Lang):
 		return errdefs.InvalidArgumentf("unknown language %q; the known ones are %s", o.Lang, strings.Join(Langs, ", "))
 	case o.Kind != "driver":
-		return errdefs.InvalidArgumentf("a plugin of kind %q can be generated in go only; in %s there are drivers", o.Kind, o.Lang)
-	case o.Module != "" || o.Replace != "":
-		return errdefs.InvalidArgumentf("-module and -replace are for plugins in go, not in %s", o.Lang)
+		return errdefs.InvalidArgumentf("a plugin of kind %q can be generated in go only, and in %s only drivers; leave out -lang, or write it by the files of drover plugin proto (docs/plugins/other-languages.md)", o.Kind, o.Lang)
+	case o.Module != "" || o.Replace != "" || o.Isolated:
+		return errdefs.InvalidArgumentf("-module, -replace and -isolation are for plugins in go, not in %s", o.Lang)
 	}
 	return nil
 }
@@ -139,6 +153,9 @@ func (o *Options) check() (data, error) {
 	if err := o.checkLang(); err != nil {
 		return data{}, err
 	}
+	if o.Isolated && o.Kind != "driver" {
+		return data{}, errdefs.InvalidArgumentf("-isolation is for drivers, not for plugins of kind %q", o.Kind)
+	}
 	if o.Module == "" {
 		o.Module = o.Name
 	}
@@ -146,11 +163,11 @@ func (o *Options) check() (data, error) {
 		return data{}, errdefs.InvalidArgumentf("%q is not a Go module path, such as example.org/you/%s", o.Module, o.Name)
 	}
 	plain := strings.NewReplacer("-", "", "_", "").Replace(o.Name)
-	if token.IsKeyword(plain) || slices.Contains([]string{"main", "driver", "device", "network", "stats", "plugin", "internal", "vendor", "testdata"}, plain) {
+	if token.IsKeyword(plain) || slices.Contains([]string{"main", "driver", "device", "network", "registry", "stats", "volume", "plugin", "internal", "vendor", "testdata"}, plain) {
 		plain += "plugin" // the name is a keyword, or an identifier that the generated files use
 	}
 	return data{
-		Name: o.Name, Kind: o.Kind, Module: o.Module, Package: plain, Replace: o.Replace,
+		Name: o.Name, Kind: o.Kind, Module: o.Module, Package: plain, Replace: o.Replace, Isolated: o.Isolated,
 		Env: strings.ToUpper(strings.ReplaceAll(o.Name, "-", "_")), Series: strings.NewReplacer("-", "_").Replace(o.Name),
 	}, nil
 }
@@ -159,7 +176,7 @@ func (o *Options) check() (data, error) {
 // except main.go go into the directory of the package.
 func render(d data) (map[string][]byte, error) {
 	out := map[string][]byte{}
-	for _, folder := range []string{"all", d.Kind} {
+	for _, folder := range d.folders() {
 		base := path.Join("templates", folder)
 		entries, err := fs.ReadDir(templates, base)
 		if err != nil {
@@ -180,6 +197,9 @@ func render(d data) (map[string][]byte, error) {
 			case name == "gitignore":
 				name = ".gitignore"
 			case strings.HasSuffix(name, ".go"):
+				if d.Isolated {
+					body = append([]byte("//go:build linux\n\n"), body...)
+				}
 				if body, err = format.Source(body); err != nil {
 					return nil, errdefs.Internalf("format %s: %w", name, err)
 				}

@@ -18,10 +18,22 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
+// inASandbox is the kind of a driver that isolates its tasks.
+const inASandbox = "driver in a sandbox"
+
+func options(kind string) scaffold.Options {
+	if kind == inASandbox {
+		return scaffold.Options{Kind: "driver", Isolated: true}
+	}
+	return scaffold.Options{Kind: kind}
+}
+
 func TestAnyNameThatIsAllowedMakesGoThatParses(t *testing.T) {
-	for _, name := range []string{"x", "driver", "type", "my-gpu_2", "main"} {
-		for _, kind := range scaffold.Kinds {
-			dir, files, err := scaffold.Write(scaffold.Options{Name: name, Kind: kind, Dir: t.TempDir()})
+	for _, name := range []string{"x", "driver", "registry", "type", "my-gpu_2", "main"} {
+		for _, kind := range append(scaffold.Kinds, inASandbox) {
+			o := options(kind)
+			o.Name, o.Dir = name, t.TempDir()
+			dir, files, err := scaffold.Write(o)
 			if err != nil {
 				t.Errorf("%s of kind %s: %v", name, kind, err)
 				continue
@@ -73,8 +85,10 @@ func TestAReleaseOrACheckoutIsWhatThePluginBuildsWith(t *testing.T) {
 // TestWhatIsGeneratedIsTidy asks the go command, which needs the modules that the SDK's
 // dependencies are tested with. They are in the module cache or at a proxy.
 func TestWhatIsGeneratedIsTidy(t *testing.T) {
-	for _, kind := range scaffold.Kinds {
-		dir, _, err := scaffold.Write(scaffold.Options{Name: "p", Kind: kind, Dir: t.TempDir(), Module: "example.org/p", Replace: "../../.."})
+	for _, kind := range append(scaffold.Kinds, inASandbox) {
+		o := options(kind)
+		o.Name, o.Dir, o.Module, o.Replace = "p", t.TempDir(), "example.org/p", "../../.."
+		dir, _, err := scaffold.Write(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,8 +121,10 @@ func TestWhatCannotBeMadeIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 		"a path as a name":             {Name: "../p", Kind: "driver"},
 		"an upper case name":           {Name: "P", Kind: "driver"},
 		"an empty name":                {Kind: "driver"},
-		"an unknown kind":              {Name: "p", Kind: "volume"},
+		"an unknown kind":              {Name: "p", Kind: "secret"},
 		"an unknown language":          {Name: "p", Kind: "driver", Lang: "cobol"},
+		"a sandbox for a device":       {Name: "p", Kind: "device", Isolated: true},
+		"a sandbox in Python":          {Name: "p", Kind: "driver", Lang: "python", Isolated: true},
 		"a device in Python":           {Name: "p", Kind: "device", Lang: "python"},
 		"a module in Python":           {Name: "p", Kind: "driver", Lang: "python", Module: "example.org/p"},
 		"a module with a space":        {Name: "p", Kind: "driver", Module: "a b"},

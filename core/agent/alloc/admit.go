@@ -16,13 +16,13 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/driver"
 )
 
-// admit opens the task's folder and its secrets to whom the task runs as, right
-// before it does. A uid is one that the node gave to the alloc.
+// admit opens the task's folder and its secrets to the task's user right before the task
+// starts. uid is the id that the node gave to the alloc, or 0.
 func (p *preparation) admit(ctx context.Context, name string, uid int) error {
 	return p.step(ctx, StepSecrets, p.cfg.Limits.Disk, func(context.Context) error {
 		err := p.dir.Admit(p.name, accessOf(p.info.Capabilities, name, uid))
 		if err == nil {
-			err = p.writeTokens(p.name, p.task.ShownIdentities()) // once more, for whom the folder is now
+			err = p.writeTokens(p.name, p.task.ShownIdentities()) // again, for the new owner of the folder
 		}
 		if err != nil || uid == 0 || !p.haveOneUser() {
 			return err
@@ -31,8 +31,8 @@ func (p *preparation) admit(ctx context.Context, name string, uid int) error {
 	})
 }
 
-// haveOneUser reports whether all tasks of the alloc run as the id that was given to it:
-// then nobody else needs what they share.
+// haveOneUser reports whether all tasks of the alloc run as the id that the node gave to
+// it: then no other user needs the shared folder.
 func (p *preparation) haveOneUser() bool {
 	for _, t := range p.group.Tasks {
 		if !p.dynamic(t) {
@@ -50,9 +50,9 @@ func (p *preparation) dynamic(t *model.Task) bool {
 
 func canBeDynamic(c driver.Capabilities) bool { return c.DynamicUsers && !c.UnknownUser }
 
-// accessOf says who enters the folders of a task that names a user, or none. The users
-// of an image are not the machine's: the driver shows the folders to the container,
-// in which they may be anybody's.
+// accessOf returns who may enter the folders of a task. name is the task's user, or empty.
+// The users of an image are not users of the machine: the driver mounts the folders into
+// the container, where any user may need them.
 func accessOf(c driver.Capabilities, name string, uid int) allocdir.Access {
 	switch {
 	case uid != 0:
@@ -65,9 +65,9 @@ func accessOf(c driver.Capabilities, name string, uid int) allocdir.Access {
 	return allocdir.AccessOf(idsOf(cmp.Or(name, c.DefaultUser)))
 }
 
-// assignUser returns the id that the task runs as because it names no user; 0 where the
-// alloc has none or the driver cannot run it so. It is on the disk before anything
-// belongs to it.
+// assignUser returns the alloc's user id for a task that names no user; 0 if the alloc has
+// none or the driver does not support it. The id is stored on disk before any file gets it
+// as its owner.
 func (p *preparation) assignUser(ctx context.Context, name string) (int, error) {
 	if c := p.info.Capabilities; name != "" || !canBeDynamic(c) {
 		if name == "" && c.DefaultUser != "" && !c.UnknownUser && p.cfg.Users.Enabled() {
@@ -104,7 +104,7 @@ func (p *preparation) takeID(ctx context.Context) (int, error) {
 	return uid, nil
 }
 
-// predecessor is the alloc whose data this one takes over; "" for none.
+// predecessor returns the id of the alloc whose data this one takes over, or "".
 func (p *preparation) predecessor() string {
 	if disk := p.group.EphemeralDisk; disk == nil || !disk.Sticky {
 		return ""
@@ -112,8 +112,8 @@ func (p *preparation) predecessor() string {
 	return p.alloc.PreviousAllocation
 }
 
-// ranWithout reports whether the alloc's data belongs to somebody else than an id of
-// its own: its tasks ran before the node gave ids, or those of the alloc did whose data
+// ranWithout reports whether the alloc's data belongs to somebody else than an id of its
+// own: its tasks ran before the node gave ids, or so did the tasks of the alloc whose data
 // it has taken over.
 func (p *preparation) ranWithout() bool {
 	for _, t := range p.group.Tasks {
@@ -132,8 +132,8 @@ func (p *preparation) ranWithout() bool {
 	return err == nil
 }
 
-// idsOf are those of a user of this machine, who may be named by id. The agent's own
-// stand for no user, and for one who does not exist: of that one the driver says so.
+// idsOf returns the ids of a user of this machine, who may be named by id. It returns the
+// agent's own ids for an empty name, and for an unknown user, whom the driver will reject.
 func idsOf(name string) (uid, gid int) {
 	uid, gid = os.Geteuid(), os.Getegid()
 	u := lookUpUser(name)
@@ -143,7 +143,7 @@ func idsOf(name string) (uid, gid int) {
 	id, uerr := strconv.Atoi(u.Uid)
 	group, gerr := strconv.Atoi(u.Gid)
 	if uerr != nil || gerr != nil {
-		return uid, gid // Windows has no numbers
+		return uid, gid // users of Windows have no numeric ids
 	}
 	return id, group
 }

@@ -30,8 +30,8 @@ type Cgroups interface {
 // which takes long only where one waits for a disk.
 const cgroupTimeout = 30 * time.Second
 
-// grouped is which run of a task has the task's cgroup. All runs have the same one, so
-// that the end of a run, which may take long at the driver, must not touch the next one.
+// grouped records which run of a task uses the task's cgroup. All runs share one cgroup, so
+// the cleanup of an ended run, which the driver may delay, must not touch the next run.
 type grouped struct {
 	mu  sync.Mutex
 	run uint64 // 0: not known, because an earlier agent made it
@@ -71,8 +71,8 @@ func limitsOf(res driver.Resources) *cgroup.Limits {
 	return out
 }
 
-// removeCgroup kills what is left of a run in its cgroup, and removes that. It reports
-// whether there was one and is none any more.
+// removeCgroup kills the processes that a run has left in its cgroup, and removes the
+// cgroup. It reports whether it has removed one.
 func (r *Runner) removeCgroup(name string, run uint64) (gone bool) {
 	if r.cfg.Cgroups == nil {
 		return false
@@ -120,8 +120,8 @@ func (r *Runner) isRun(name string, run uint64) bool {
 	return r.tasks[name].state.Run == run
 }
 
-// holdCores tells which cores the alloc has for itself, so that tasks without cores do
-// not use them.
+// holdCores reserves the cores of the alloc in the tree of cgroups, so that tasks without
+// cores do not use them.
 func (r *Runner) holdCores(cores []int) {
 	if r.cfg.Cgroups == nil || !r.cfg.Cgroups.Reserve(r.id, cores) {
 		return

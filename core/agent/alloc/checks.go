@@ -16,39 +16,47 @@ import (
 	"github.com/drover-project/drover/core/agent/checks"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/services"
 )
 
-// checked is what a runner knows of the checks of its alloc.
+// checked is a runner's state of the checks of its alloc.
 type checked struct {
 	set    *checks.Alloc // nil until the alloc has checks
-	key    string        // what the wanted checks were made from
+	key    string        // key of the inputs from which the wanted checks were made
 	stored map[string]checks.State
+	keys   map[string]string // of services, by the ids of their checks
+	// missing are the texts about services without an address that were told, and missed what
+	// they were made from.
+	missing map[string]bool
+	missed  string
 }
 
-// maxChecks is how many checks of one alloc run.
-const maxChecks = 500
-
-// place is a check of the job with what is around it.
+// place is a check of the job with its service and task.
 type place struct {
 	service *model.Service
 	check   *model.ServiceCheck
-	task    string // "" if the check is one of the whole group
+	task    string // "" if the check belongs to the whole group
+	key     string // of the service
 }
 
-// checksOf returns the checks of a group, at most maxChecks of them.
+// checksOf returns the checks of a group, of which there are model.MaxChecks at most.
 func checksOf(tg *model.TaskGroup) (out []place) {
-	add := func(list []*model.Service, enclosing string) {
+	add := func(list []*model.Service, t *model.Task) {
+		enclosing := ""
+		if t != nil {
+			enclosing = t.Name
+		}
 		for _, s := range list {
 			for _, c := range s.Checks {
-				out = append(out, place{s, c, cmp.Or(c.TaskName, s.TaskName, enclosing)})
+				out = append(out, place{s, c, cmp.Or(c.TaskName, s.TaskName, enclosing), services.Key(t, s)})
 			}
 		}
 	}
-	add(tg.Services, "")
+	add(tg.Services, nil)
 	for _, t := range tg.Tasks {
-		add(t.Services, t.Name)
+		add(t.Services, t)
 	}
-	return out[:min(len(out), maxChecks)]
+	return out
 }
 
 // id is the id of a check on its alloc. A change of the check gives it another.
@@ -61,7 +69,7 @@ func (p place) id(allocID, group string, nth int) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// followChecks has the node run the checks of the tasks that run now, and pauses others.
+// followChecks makes the node run the checks of running tasks and pause the others.
 func (r *Runner) followChecks() {
 	places := checksOf(r.group)
 	if r.cfg.Checks == nil || r.ended || len(places) == 0 && r.checked.set == nil {
@@ -75,13 +83,12 @@ func (r *Runner) followChecks() {
 		r.checked.set = r.cfg.Checks.Open(r)
 	}
 	r.checked.key = key
-	same := map[string]int{}
+	ids := r.checkIDs(places)
 	specs := make([]checks.Spec, 0, len(places))
-	for _, p := range places {
-		id := p.id(r.id, r.group.Name, 0)
-		if same[id]++; same[id] > 1 { // written twice
-			id = p.id(r.id, r.group.Name, same[id])
-		}
+	r.checked.keys = map[string]string{}
+	for i, p := range places {
+		id := ids[i]
+		r.checked.keys[id] = p.key
 		spec := checks.Spec{ID: id, Service: p.service.Name, Check: p.check, Task: p.task}
 		spec.Run, spec.Began = r.checkedRun(p.task)
 		at := spec.Run
@@ -89,6 +96,45 @@ func (r *Runner) followChecks() {
 		specs = append(specs, spec)
 	}
 	r.checked.set.Want(specs, r.checked.stored)
+}
+
+// checkIDs returns the ids of checks.
+func (r *Runner) checkIDs(places []place) []string {
+	same := map[string]int{}
+	out := make([]string, len(places))
+	for i, p := range places {
+		id := p.id(r.id, r.group.Name, 0)
+		if same[id]++; same[id] > 1 { // written twice
+			id = p.id(r.id, r.group.Name, same[id])
+		}
+		out[i] = id
+	}
+	return out
+}
+
+// failingServices returns the services of which a check fails or has not passed yet. A
+// restarted agent begins with what it has stored.
+func (r *Runner) failingServices() (out []string) {
+	places := checksOf(r.group)
+	if r.cfg.Checks == nil || len(places) == 0 {
+		return nil
+	}
+	bad := func(s checks.State) bool { return s.Status != checks.Success && s.Status != checks.Warning }
+	if r.checked.set != nil {
+		for _, x := range r.checked.set.Results() {
+			if bad(x.State) {
+				out = append(out, r.checked.keys[x.Spec.ID])
+			}
+		}
+	} else {
+		for i, id := range r.checkIDs(places) {
+			if bad(r.checked.stored[id]) {
+				out = append(out, places[i].key)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // checkKey changes with everything that the wanted checks are made from.
@@ -142,8 +188,8 @@ func (r *Runner) endChecks() {
 // CheckChanged implements checks.Owner.
 func (r *Runner) CheckChanged() { r.reconsider() }
 
-// CheckFailed implements checks.Owner: it restarts the tasks that the check is about, as
-// far as their restart policies allow.
+// CheckFailed implements checks.Owner: it restarts the tasks that the check covers, as far
+// as their restart policies allow.
 func (r *Runner) CheckFailed(s checks.Spec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +201,7 @@ func (r *Runner) CheckFailed(s checks.Spec) {
 		name := run[:strings.LastIndexByte(run, '/')]
 		t := r.tasks[name]
 		if now, _ := r.checkedRun(name); t == nil || now != run {
-			continue // another run is none of this check's business
+			continue // the check belongs to another run
 		}
 		r.step(name, task.Unhealthy{Run: t.state.Run, Reason: fmt.Sprintf("healthcheck: check %q unhealthy", checkName(s.Service, s.Check.Name))}, &e)
 	}
@@ -170,8 +216,8 @@ func checkName(service, check string) string {
 	return check
 }
 
-// changedChecks returns the states of all checks if one of them has changed so much that a
-// restarted agent should know.
+// changedChecks returns the states of all checks if one of them has a change that must
+// survive a restart of the agent.
 func (r *Runner) changedChecks() map[string]checks.State {
 	if r.checked.set == nil || r.ended {
 		return nil
@@ -189,12 +235,12 @@ func (r *Runner) changedChecks() map[string]checks.State {
 	return out
 }
 
-// checkHealth is what the checks of an alloc say about its health.
+// checkHealth is the verdict of the checks about the health of an alloc.
 type checkHealth struct {
-	unknown bool      // after a restart of the agent, one that counts has not run again yet
+	unknown bool      // after a restart of the agent, a check that counts has not run again yet
 	since   time.Time // from which all have passed; zero if there are none
-	failing string    // what one of them says that has not passed; otherwise ""
-	task    string    // that it is about
+	failing string    // text about a check that has not passed; "" if all have
+	task    string    // task to which the failing check belongs
 }
 
 // checkHealth returns it as far as the rule asks for it.
@@ -213,7 +259,7 @@ func (r *Runner) checkHealth(rule healthRule) (h checkHealth) {
 	for _, x := range results {
 		s := x.State
 		switch {
-		case x.Spec.Check.OnUpdate == model.OnUpdateIgnore:
+		case x.Spec.Check.OnUpdate == model.OnUpdateIgnore || r.off(x.Spec.Task):
 		case x.Spec.Run == "" || s.GoodSince.IsZero():
 			why := s.Output
 			if s.Status == checks.Pending {
@@ -243,7 +289,7 @@ func (h checkHealth) lateness(rule healthRule) string {
 // blame returns the task whose events tell of the checks.
 func (h checkHealth) blame(tg *model.TaskGroup) string { return cmp.Or(h.task, tg.Tasks[0].Name) }
 
-// CheckResults returns what is known of the alloc's checks, in no order.
+// CheckResults returns the last results of the alloc's checks, unordered.
 func (r *Runner) CheckResults() []CheckResult {
 	r.mu.Lock()
 	set := r.checked.set
@@ -254,7 +300,7 @@ func (r *Runner) CheckResults() []CheckResult {
 	var out []CheckResult
 	for _, x := range set.Results() {
 		service, name := x.Spec.Service, x.Spec.Check.Name
-		if x.Target != nil { // with what ${...} stands for
+		if x.Target != nil { // with ${...} replaced
 			service, name = x.Target.Service, x.Target.Check.Name
 		}
 		mode := "healthiness"
@@ -266,7 +312,7 @@ func (r *Runner) CheckResults() []CheckResult {
 	return out
 }
 
-// CheckResult is what is known of a check.
+// CheckResult is the last result of a check.
 type CheckResult struct {
 	ID, Service, Name, Task string
 	Mode                    string // whether the health of the alloc depends on it

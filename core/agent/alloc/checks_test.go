@@ -6,6 +6,9 @@ package alloc_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,3 +180,50 @@ func TestAScriptCheckRunsInItsTask(t *testing.T) {
 }
 
 var _ checks.Owner = (*alloc.Runner)(nil)
+
+func TestServicesOfWhichACheckFailsAreReported(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		var answer atomic.Pointer[checks.Outcome]
+		answer.Store(&passes)
+		b.checkWith(func(checks.Target) checks.Outcome { return *answer.Load() })
+		var published atomic.Pointer[model.Allocation]
+		b.cfg.Publish = published.Store
+		b.run(rolledOut("task_states", &model.ServiceCheck{Type: "tcp", Interval: 5 * time.Second, Timeout: time.Second, OnUpdate: "ignore"}))
+		is := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if got := published.Load().NetworkStatus.Failing; !slices.Equal(got, want) {
+				t.Errorf("%s: reported are %q, want %q", when, got, want)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		is("when it passes")
+		answer.Store(&fails)
+		time.Sleep(5 * time.Second)
+		is("when it fails", "/http/http")
+		answer.Store(&checks.Outcome{Status: checks.Warning})
+		time.Sleep(5 * time.Second)
+		is("when it warns")
+	})
+}
+
+func TestAServiceWithoutAnAddressIsToldOnce(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		a := rolledOut("task_states", &model.ServiceCheck{Type: "tcp", Interval: 5 * time.Second, Timeout: time.Second})
+		a.Job.TaskGroups[0].Services = append(a.Job.TaskGroups[0].Services, &model.Service{Name: "inside", Provider: "nomad", PortLabel: "http", AddressMode: "alloc"})
+		a.DesiredStatus = model.AllocDesiredStatusRun
+		b.checkWith(func(checks.Target) checks.Outcome { return passes })
+		b.run(a)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var told []string
+		for _, e := range b.r.View().TaskStates["web"].Events {
+			if e.Type == model.TaskHookMessage {
+				told = append(told, e.DisplayMessage)
+			}
+		}
+		if len(told) != 1 || !strings.Contains(told[0], `service "inside"`) || !strings.Contains(told[0], "address_mode is alloc") {
+			t.Errorf("the task's events tell %q", told)
+		}
+	})
+}

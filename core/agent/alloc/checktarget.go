@@ -10,22 +10,20 @@ import (
 	"strings"
 
 	"github.com/drover-project/drover/core/agent/checks"
-	"github.com/drover-project/drover/core/agent/taskenv"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/services"
+	"github.com/drover-project/drover/core/taskenv"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// checkTarget finds where a check goes while the given run of its tasks is on.
-func (r *Runner) checkTarget(p place, run string) (checks.Target, error) {
-	r.mu.Lock()
-	a, tg, attached := *r.alloc, r.group, r.attached
-	a.NetworkStatus = r.network()
-	from := services.Place{Alloc: &a, Task: p.task}
-	of := tg.Tasks[0]
-	for _, t := range tg.Tasks {
+// whence returns where the endpoint of a check is looked for, without the node's address, and
+// the task from which the check takes its values. Callers hold r.mu.
+func (r *Runner) whence(a *model.Allocation, p place) (services.Place, *model.Task) {
+	from := services.Place{Alloc: a, Task: p.task}
+	of := r.group.Tasks[0]
+	for _, t := range r.group.Tasks {
 		if t.Name == p.task {
 			of = t
 		}
@@ -33,13 +31,27 @@ func (r *Runner) checkTarget(p place, run string) (checks.Target, error) {
 			from.Driver = &model.DriverNetwork{IP: d.IP, PortMap: d.PortMap, AutoAdvertise: d.AutoAdvertise}
 		}
 	}
-	r.mu.Unlock()
+	return from, of
+}
+
+// asked adds the node's address to a place, and returns the service and the check with their
+// ${...} replaced. Secrets are not replaced, because everyone who may read the job sees the
+// results of its checks.
+func (r *Runner) asked(from *services.Place, of *model.Task, p place) (*model.Service, *model.ServiceCheck) {
 	if n := r.cfg.Node(); n != nil {
 		from.NodeAddress = n.Attributes["unique.network.ip-address"]
 	}
-	// The values of secrets stay out: what a check says is shown to whoever reads the job.
-	env := r.environment(&a, of, driver.Capabilities{FSIsolation: "image"}, template.Vars{})
-	s, c := replaced(env, p)
+	return replaced(r.environment(from.Alloc, of, driver.Capabilities{FSIsolation: "image"}, template.Vars{}), p)
+}
+
+// checkTarget returns the target of a check during the given run of its tasks.
+func (r *Runner) checkTarget(p place, run string) (checks.Target, error) {
+	r.mu.Lock()
+	a, attached := *r.alloc, r.attached
+	a.NetworkStatus = r.network()
+	from, of := r.whence(&a, p)
+	r.mu.Unlock()
+	s, c := r.asked(&from, of, p)
 	out := checks.Target{Check: c, Service: s.Name}
 	if strings.EqualFold(c.Type, "script") {
 		return out, r.scriptOf(&out, p, run)
@@ -73,7 +85,7 @@ func replaced(env *taskenv.Env, p place) (*model.Service, *model.ServiceCheck) {
 	return &s, &c
 }
 
-// scriptOf has the check run its command in the task.
+// scriptOf makes the check run its command in the task.
 func (r *Runner) scriptOf(out *checks.Target, p place, run string) error {
 	number, err := strconv.ParseUint(run[strings.LastIndexByte(run, '/')+1:], 10, 64)
 	if p.task == "" || err != nil {

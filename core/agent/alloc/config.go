@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/checks"
 	"github.com/drover-project/drover/core/agent/group"
+	"github.com/drover-project/drover/core/agent/storage"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -35,13 +36,16 @@ type Record struct {
 	Alloc    *model.Allocation // with its Job
 	Received time.Time
 	Health   *model.AllocDeploymentStatus
-	UID      int      `json:",omitempty"` // that Users gave; 0 for none
-	Network  *Network `json:",omitempty"` // nil while the group has none of its own
+	UID      int      `json:",omitempty"` // user id that Users assigned; 0 means none
+	Network  *Network `json:",omitempty"` // nil if the group has no network of its own
+	// Mounts are what the alloc has of volumes of storage plugins, or may have, by the names
+	// of the requests.
+	Mounts map[string]*storage.Mount `json:",omitempty"`
 	// States are stored separately.
 	States `json:"-"`
 }
 
-// States are the stored states of an alloc. In a write they contain only what changes.
+// States are the stored states of an alloc. A write contains only the changed states.
 type States struct {
 	Group *group.State // nil for a group without steps
 	Tasks map[string]TaskRecord
@@ -80,7 +84,14 @@ type Config struct {
 	// Devices, Artifacts and Templates are nil if the node does not support them.
 	Devices Devices
 	// Networks makes networks of groups; nil if the node cannot.
-	Networks  Networks
+	Networks Networks
+	// Storage brings volumes of storage plugins; nil if the node cannot.
+	Storage Storage
+	// Resolver answers the DNS questions of groups with a network of mode "bridge"; nil if
+	// nobody does.
+	Resolver Resolver
+	// Disks limits the directories of allocs; nil if nobody does.
+	Disks     Disks
 	Artifacts Artifacts
 	Templates Templates
 	// Checks runs the checks of services.
@@ -88,6 +99,8 @@ type Config struct {
 	// Identities and API are nil if the node does not support them.
 	Identities Identities
 	API        API
+	// Logins logs tasks in at Consul; nil if the node cannot.
+	Logins Logins
 	// Data fetches the data of allocs from other nodes; nil if the node cannot. DataPace
 	// limits how fast; nil means no limit.
 	Data     Data
@@ -135,11 +148,11 @@ func (c *Config) specOf(a *model.Allocation, tg *model.TaskGroup, t *model.Task)
 	}
 	return task.Spec{
 		Restart: policy, KillSignal: t.KillSignal, KillTimeout: c.killTimeout(t),
-		ShutdownDelay: delay, EndsWell: batch, Limits: taskLimits(a, t.Name),
+		ShutdownDelay: delay, EndsWell: batch, Limits: taskLimits(a, t.Name), Window: c.windowOf(a, t),
 	}
 }
 
-// taskLimits returns what may change of a running task's resources.
+// taskLimits returns the resources of a task that may change while it runs.
 func taskLimits(a *model.Allocation, name string) task.Limits {
 	if a.AllocatedResources == nil || a.AllocatedResources.Tasks[name] == nil {
 		return task.Limits{}

@@ -57,7 +57,7 @@ func (r *Runner) EndedAt() time.Time {
 	return last
 }
 
-// Alloc is what servers wanted last. It is shared and must not be changed.
+// Alloc is the newest assignment of the servers. It is shared and must not be changed.
 func (r *Runner) Alloc() *model.Allocation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,14 +96,14 @@ func (r *Runner) HasTask(name string) bool {
 	return r.tasks[name] != nil
 }
 
-// TaskCount is what has happened to a task since the node received it.
+// TaskCount counts the events of a task since the node received its alloc.
 type TaskCount struct {
 	Task                       string
 	Starts, Restarts, OOMKills uint64
 	Running, Dead, Failed      bool
 }
 
-// Counts returns those of all tasks, by name.
+// Counts returns the counts of all tasks, by name.
 func (r *Runner) Counts() []TaskCount {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +148,7 @@ func (r *Runner) Restart(name string, dead bool) error {
 	return nil
 }
 
-// restartOf is what a task is told at a restart, nil if nothing.
+// restartOf returns the event that restarts a task, or nil.
 func restartOf(t *taskRun, all, dead bool) task.Event {
 	phase := t.state.Phase
 	switch {
@@ -172,11 +172,15 @@ func (r *Runner) pick(name string) ([]string, error) {
 		}
 		return []string{name}, nil
 	}
-	var names []string
+	return r.taskNames(), nil
+}
+
+// taskNames returns the names of all tasks. The lock must be held.
+func (r *Runner) taskNames() (names []string) {
 	for _, t := range r.group.Tasks {
 		names = append(names, t.Name)
 	}
-	return names, nil
+	return names
 }
 
 func unknownTask(name string) error { return errdefs.InvalidArgumentf("unknown task name %q", name) }
@@ -297,9 +301,9 @@ func (r *Runner) Exec(ctx context.Context, name string, opts driver.ExecOptions,
 	return runs[0].Driver.ExecTask(ctx, runs[0].ID, opts, stream)
 }
 
-// NoteDriverEvent adds news that the named driver has of one of its tasks. It returns false if
-// the alloc has no such task, or if another driver runs it: a driver says nothing of tasks that
-// are not its own.
+// NoteDriverEvent adds an event that the named driver reports for one of its tasks. It
+// returns false if the alloc has no such task, or if another driver runs it: a driver must
+// not report events of foreign tasks.
 func (r *Runner) NoteDriverEvent(of string, ev driver.TaskEvent) bool {
 	r.mu.Lock()
 	name := r.nameOf(ev.TaskID)

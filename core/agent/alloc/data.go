@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/group"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -21,9 +22,9 @@ import (
 
 // Data fetches the data of allocs from other nodes.
 type Data interface {
-	// Fetch fetches the data of the alloc before allocID: waits is called with what it
-	// waits for, take with the data. See final for the errors after which a repetition,
-	// from the beginning, may help.
+	// Fetch fetches the data of the previous alloc allocID: it calls waits with a description
+	// of what it waits for, and take with the data. See final for the errors after which a
+	// repetition, from the beginning, may help.
 	Fetch(ctx context.Context, allocID string, waits func(string), take func([]byte) error) error
 }
 
@@ -55,8 +56,8 @@ func (r *Runner) SendData(w io.Writer, tasks []string) error {
 	return r.dir.Send(w, tasks, r.defaultOwner())
 }
 
-// defaultOwner is who tasks run as that name no user: the id of the alloc, if it has one,
-// or the user that the driver chooses.
+// defaultOwner returns the user of tasks that name none: the id of the alloc, if it has
+// one, or else the driver's default.
 func (r *Runner) defaultOwner() allocdir.Owner {
 	r.mu.Lock()
 	uid, tasks := r.uid, r.group.Tasks
@@ -78,7 +79,8 @@ func (r *Runner) defaultOwner() allocdir.Owner {
 	return allocdir.Owner{UID: id, GID: group}
 }
 
-// receiver is the user whose data arrives: the alloc's own id, if its tasks will get one.
+// receiver returns the owner of the received data: the alloc's own id, if its tasks will
+// get one.
 func (r *Runner) receiver(ctx context.Context) (allocdir.Owner, error) {
 	r.mu.Lock()
 	p := &preparation{Runner: r, alloc: r.alloc, group: r.group}
@@ -114,19 +116,15 @@ const (
 	mebibyte      = 1 << 20
 )
 
-// fetchData fetches the data of an alloc of another node. If that cannot be had, the alloc
-// starts without data and its tasks' events say why: an alloc that waits for ever is worse.
-// It may be repeated after a restart of the agent: what had arrived in part is fetched
-// anew.
+// fetchData fetches the data of an alloc of another node. If that fails for good, the alloc
+// starts without the data and its tasks' events say why, since it must not wait for ever.
+// After a restart of the agent the fetch begins again from the start.
 func (r *Runner) fetchData(ctx context.Context, before string) error {
-	if err := r.dir.Build(); err != nil {
+	if err := r.buildDir(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	var tasks []string
-	for _, t := range r.group.Tasks {
-		tasks = append(tasks, t.Name)
-	}
+	tasks := r.taskNames()
 	most := int64(r.group.EphemeralDisk.SizeMB) * mebibyte
 	r.mu.Unlock()
 	for _, t := range tasks {
@@ -144,7 +142,7 @@ func (r *Runner) fetchData(ctx context.Context, before string) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		r.logger.Warn("the data of the alloc before was not moved", "previous", before, "error", err)
+		r.logger.Warn("the data of the previous alloc was not moved", "previous", before, "error", err)
 		r.noteTasks(fmt.Sprintf("The data of alloc %s was not moved, so the task starts without it: %v", before, err))
 		return r.dir.Discard(tasks)
 	}
@@ -168,8 +166,8 @@ func (r *Runner) noteTasks(text string) {
 	r.settle(&e)
 }
 
-// fetching is one move of data to this node. left is the time that it may still take;
-// waiting for the end of the alloc before does not count, because servers end that.
+// fetching is one move of data to this node. left is the remaining time. The wait for the
+// end of the previous alloc does not count, because servers bound it.
 type fetching struct {
 	r     *Runner
 	tasks []string
@@ -278,7 +276,7 @@ func (f *fetching) pace(ctx context.Context, n int) error {
 	return nil
 }
 
-// setFetching sets what is told to those who ask how far the move of data is.
+// setFetching sets the progress of the move of data that users see.
 func (r *Runner) setFetching(waits string, p *driver.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,12 +289,22 @@ func (r *Runner) setFetching(waits string, p *driver.Progress) {
 // groupStatus returns the step of the group that a task waits for; r.mu is held.
 func (r *Runner) groupStatus() (StepStatus, bool) {
 	step := r.phase.Current()
-	if step == nil || r.phase.WasReady {
+	if step == nil {
 		return StepStatus{}, false
 	}
 	out := StepStatus{Step: step.Name, Since: step.Since, Deadline: step.Deadline, LastError: step.LastError}
+	if tearsDown(r.phase) {
+		out.Detail = "is torn down by the " + step.Owner
+		if r.phase.Phase == group.Lingering {
+			out.Detail += "; next try at " + r.phase.WakeAt.UTC().Format(time.RFC3339)
+		}
+		return out, true
+	}
 	if step.Name == GroupPreviousData {
 		out.Detail, out.Progress = r.fetchingDetail, r.fetchingProgress
+	}
+	if step.Name == GroupClaims {
+		out.Detail = r.groupDetail
 	}
 	if out.Detail == "" {
 		out.Detail = "waits for the " + step.Owner

@@ -171,7 +171,7 @@ func TestAnAllocStartsWithoutDataThatCannotBeHadAndSaysWhy(t *testing.T) {
 		"too much": {do: func(_ context.Context, _ int64, _ func(string), take func([]byte) error) error { return take(sent) }, size: -1, says: "make size larger"},
 		"garbage": {do: func(_ context.Context, _ int64, _ func(string), take func([]byte) error) error {
 			return take(bytes.Repeat([]byte("x"), 4096))
-		}, says: "no archive"},
+		}, says: "not an archive"},
 		"a stream that does not go on": {do: func(ctx context.Context, _ int64, _ func(string), take func([]byte) error) error {
 			return errorsOf(take(sent[:2500]), untilEnd(ctx))
 		}, says: "not complete within 1h"},

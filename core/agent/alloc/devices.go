@@ -60,7 +60,7 @@ func (p *preparation) reserve(ctx context.Context) error {
 }
 
 // UsesDevices reports whether a task uses its devices: it has not ended, or its driver is
-// still freeing what it held.
+// still freeing its resources.
 func (r *Runner) UsesDevices(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,8 +98,8 @@ func (r *Runner) reservedEnv(taskName string) map[string]string {
 	return nil
 }
 
-// addDevices shows the task its devices. A driver that shows its tasks the
-// machine as it is has nothing to mount for that.
+// addDevices adds the task's devices to its config. A driver without file system isolation
+// needs no mounts for them.
 func (p *preparation) addDevices(out *driver.TaskConfig) error {
 	all := p.tasks[p.name].reserved.Load()
 	if all == nil {
@@ -110,7 +110,7 @@ func (p *preparation) addDevices(out *driver.TaskConfig) error {
 		return nil
 	}
 	if len(all.Mounts) > 0 && !p.info.Capabilities.MountConfigs {
-		return errdefs.InvalidArgumentf("driver %q cannot mount what the devices of task %q need; use another driver for it", p.info.Name, p.name)
+		return errdefs.InvalidArgumentf("driver %q cannot make the mounts that the devices of task %q need; use another driver for it", p.info.Name, p.name)
 	}
 	for _, m := range all.Mounts {
 		out.Mounts = append(out.Mounts, driver.Mount{HostPath: m.HostPath, TaskPath: m.TaskPath, ReadOnly: m.ReadOnly})

@@ -34,9 +34,9 @@ func (r *Runner) stopping(name string, run uint64) bool {
 	return s.Run == run && s.Phase == task.Stopping
 }
 
-// stopTask ends a run. Its end is noticed by wait. A driver that does not manage within
-// the kill timeout and a grace is told to destroy the task, and if that fails too the
-// agent kills the task's processes.
+// stopTask ends a run; wait notices the end. If the driver does not succeed within the kill
+// timeout and a grace, stopTask makes it destroy the task, and if that fails too, the agent
+// kills the task's processes.
 func (r *Runner) stopTask(driverName, name string, e task.Stop) {
 	id := taskID(r.id, name, e.Run)
 	signal, deadline := e.Signal, r.cfg.Now().Add(e.Timeout+stopGrace)
@@ -83,8 +83,8 @@ func (r *Runner) destroyWithin(ctx context.Context, drv driver.Driver, name stri
 	return err
 }
 
-// killed kills what the agent can see of a run whose driver does not end it, and reports
-// whether there was anything: a task may be where only its driver can reach it.
+// killed kills the processes of a run that the agent can find, because its driver does not
+// end it. It reports whether it found any: only the driver may be able to reach a task.
 func (r *Runner) killed(drv driver.Driver, name string, run uint64) bool {
 	if r.removeCgroup(name, run) {
 		return true
@@ -98,8 +98,8 @@ func (r *Runner) killed(drv driver.Driver, name string, run uint64) bool {
 	return k.KillProcesses(ctx, &driver.TaskConfig{AllocID: r.id, Name: name, TaskDir: r.dir.Task(name)}) > 0
 }
 
-// giveUpOnDriver ends a run whose processes are killed and whose driver has not said
-// so after a grace.
+// giveUpOnDriver ends a run whose processes were killed and whose driver has not reported
+// the end within a grace.
 func (r *Runner) giveUpOnDriver(driverName, name string, run uint64, cause error) {
 	text := fmt.Sprintf("driver %q does not end the task, so the agent has killed its processes: %v", driverName, cause)
 	r.note(name, model.TaskEvent{Type: model.TaskHookMessage, Message: text})
@@ -115,14 +115,14 @@ func (r *Runner) giveUpOnDriver(driverName, name string, run uint64, cause error
 	}
 }
 
-// destroy frees what a run that has ended holds at its driver. The end of the agent does
-// not cut it short at once: what is not freed stays with the driver. Whatever the driver
-// does, the run's cgroup goes.
+// destroy makes the driver free the resources of an ended run. It continues for a moment
+// when the agent ends, since unfreed resources would stay with the driver. It removes the
+// run's cgroup in any case.
 func (r *Runner) destroy(driverName, name string, run uint64) {
 	defer r.removeCgroup(name, run)
 	drv, err := r.cfg.Drivers.Driver(driverName)
 	if err != nil {
-		return // without its driver nothing else of it is held
+		return // without the driver nothing else can be freed
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), destroyTimeout)
 	defer cancel()
@@ -130,7 +130,7 @@ func (r *Runner) destroy(driverName, name string, run uint64) {
 	err = r.destroyWithin(ctx, drv, name, run, destroyPatience)
 	if errdefs.IsDeadlineExceeded(err) && ctx.Err() == nil {
 		text := fmt.Sprintf("driver %q does not free what the ended task held; the agent kills what is left of it and asks again: %v", driverName, err)
-		r.logger.Warn("an ended task is not freed at its driver; what is left of it is killed, and the driver is asked again", "task", name, "error", err)
+		r.logger.Warn("the driver could not destroy an ended task; its remaining processes are killed, and the driver is asked again", "task", name, "error", err)
 		r.note(name, model.TaskEvent{Type: model.TaskHookMessage, Message: text})
 		r.removeCgroup(name, run)
 		err = r.destroyWithin(ctx, drv, name, run, destroyTimeout)

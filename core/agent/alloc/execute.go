@@ -101,7 +101,7 @@ func (r *Runner) start(name string, e task.Start) {
 	}
 	drv, ev := r.launch(ctx, name, e)
 	if r.ctx.Err() != nil {
-		return // the agent ends; the next one finds out what became of the start
+		return // the agent ends; the next agent finds out the result of the start
 	}
 	r.post(name, ev)
 	if _, ok := ev.(task.Started); ok {
@@ -118,7 +118,7 @@ func (r *Runner) beginStart(name string, run uint64, abort context.CancelFunc) b
 		return false
 	}
 	t.abort = abort
-	if t.state.KillWanted {
+	if t.state.KillWanted || t.state.Pausing {
 		abort()
 	}
 	return true
@@ -130,7 +130,9 @@ func (r *Runner) watch(drv driver.Driver, name string, run uint64) {
 	r.openAPI(name) // again after a restart of the agent
 	r.resumeTokens(name)
 	r.beginTemplates(ctx, name, run)
+	endDriver := r.beginDriver(drv, name)
 	ev, ok := r.wait(drv, name, run)
+	endDriver(ok)
 	cancel()
 	if ok {
 		r.post(name, ev)
@@ -162,13 +164,13 @@ func (r *Runner) launch(ctx context.Context, name string, e task.Start) (driver.
 	return drv, task.Started{Run: run}
 }
 
-// startTask has the driver start the task.
+// startTask makes the driver start the task.
 func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, run uint64, config *driver.TaskConfig) error {
 	begin := func() (*driver.Handle, *driver.NetworkOverride, error) {
 		if err := r.makeCgroup(ctx, drv, name, run, config); err != nil {
 			return nil, nil, err
 		}
-		r.forgetProgress(name) // of a start that was interrupted
+		r.forgetProgress(name) // progress of an earlier, interrupted start
 		return drv.StartTask(ctx, config)
 	}
 	handle, address, err := begin()
@@ -181,8 +183,8 @@ func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, 
 			handle, address, err = begin()
 		}
 	}
-	// If the plugin is killed during the start, the task has not failed: continue with
-	// what was started, or, once it is certain that nothing exists, start again.
+	// If the plugin is killed during the start, the task has not failed: continue with the
+	// started task, or start again once it is certain that there is none.
 	for try := 0; errors.Is(err, driver.ErrInterrupted) && try < interruptedTries; try++ {
 		if r.takeOver(ctx, name, config.ID) {
 			return ctx.Err()
@@ -208,8 +210,8 @@ func (r *Runner) startTask(ctx context.Context, drv driver.Driver, name string, 
 	return nil
 }
 
-// mayRetry reports whether a start may be retried: a problem of the task is permanent,
-// all others may pass, unless the driver says otherwise.
+// mayRetry reports whether a start may be retried: a problem of the task is permanent and
+// any other problem temporary, unless the driver marks its error otherwise.
 func mayRetry(err error) bool {
 	if errdefs.IsInvalidArgument(err) || errdefs.IsUnimplemented(err) {
 		return false
@@ -231,7 +233,8 @@ func (r *Runner) cleanUp(drv driver.Driver, ref driver.TaskRef) bool {
 		if err == nil || errdefs.IsNotFound(err) {
 			return true
 		}
-		// A plugin that died in the middle is back soon, and what it had begun is there.
+		// A plugin that died during the start is back soon, and then the unfinished task
+		// can be destroyed.
 		if !errdefs.IsUnavailable(err) || r.ctx.Err() != nil || !r.pauseIn(ctx, pause) {
 			r.logger.Warn("a start that failed may have left something behind; the next look for tasks of nobody ends it", "task_id", ref.ID, "error", err)
 			return false
@@ -277,7 +280,7 @@ func (r *Runner) pauseIn(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// resume goes on with a task whose state was read back.
+// resume continues a task whose state was loaded after a restart of the agent.
 func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
 	recovering := t.state.Phase == task.Running || t.state.Phase == task.Delaying || t.state.Phase == task.Stopping
 	next, list := task.Resume(t.spec, t.state, now)
@@ -299,7 +302,7 @@ func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
 		}
 		r.mu.Lock()
 		if !r.closed {
-			t.unseen = !runs // else its end is what is to be told, and comes at once
+			t.unseen = !runs // otherwise its end is reported, and comes at once
 			r.settle(&effects{list: []taskEffects{{name, list}}})
 		}
 		r.mu.Unlock()
@@ -360,7 +363,7 @@ func (r *Runner) runs(drv driver.Driver, id string, asked int) (runs, paused boo
 	switch {
 	case errdefs.IsNotFound(err):
 		return false, false, nil
-	case errdefs.IsUnimplemented(err): // that it was taken over has to do
+	case errdefs.IsUnimplemented(err): // that it was taken over must suffice
 		return true, false, nil
 	case err != nil:
 		return false, false, err

@@ -55,6 +55,7 @@ type fakeDriver struct {
 	unknown   bool   // UnknownUser
 	dynamic   bool   // DynamicUsers
 	cgroup    driver.HostCgroup
+	mounts    bool // MountConfigs
 
 	destroying time.Duration // how long DestroyTask takes
 }
@@ -74,7 +75,7 @@ func (d *fakeDriver) Driver(name string) (driver.Driver, error) {
 }
 
 func (d *fakeDriver) Info() driver.Info {
-	return driver.Info{Name: "fake", Features: d.features, Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation, DefaultUser: d.user, UnknownUser: d.unknown, DynamicUsers: d.dynamic, HostCgroup: d.cgroup},
+	return driver.Info{Name: "fake", Features: d.features, Capabilities: driver.Capabilities{SendSignals: true, Exec: true, FSIsolation: d.isolation, DefaultUser: d.user, UnknownUser: d.unknown, DynamicUsers: d.dynamic, HostCgroup: d.cgroup, MountConfigs: d.mounts},
 		TaskConfigSchema: schema.Schema{Attributes: []schema.Attribute{{Name: "say", Type: schema.String}}}}
 }
 

@@ -20,12 +20,16 @@ import (
 // Names of the steps of a group, in the order of their preparation.
 const (
 	GroupPrevious     = "previous alloc"        // waiting until it has ended on this node
-	GroupPreempted    = "preempted allocs"      // the same for those whose room this one has
+	GroupPreempted    = "preempted allocs"      // the same for allocs that were preempted for this one
 	GroupPreviousData = "previous alloc's data" // moving the data of a sticky disk here
+	GroupVolumes      = "host volumes"          // looking whether the group's volumes are there
+	GroupClaims       = "volume claims"         // waiting until the servers grant the volumes of storage plugins
+	GroupStaged       = "staged volumes"        // preparing those volumes on the node
+	GroupPublished    = "published volumes"     // bringing them to the alloc
 	GroupNetwork      = "network"               // making the network that the tasks share
 )
 
-// groupStep is a step of a group with what its owner does.
+// groupStep is a step of a group with the functions that carry it out.
 type groupStep struct {
 	group.StepSpec
 	needed  func() bool // asked when the node receives the alloc, without the runner's lock
@@ -42,13 +46,13 @@ func (r *Runner) groupSteps() []groupStep {
 	data := groupStep{
 		StepSpec: group.StepSpec{Name: GroupPreviousData, Owner: "node", Limit: r.cfg.Limits.Disk},
 		needed:   func() bool { return before != "" && disk != nil && disk.Sticky },
-		prepare:  func(context.Context) error { return r.takeOverData(before) },
+		prepare:  func(ctx context.Context) error { return r.takeOverData(ctx, before) },
 	}
-	if r.movesFrom(before) { // it ends itself: servers tell when the other node is lost
+	if r.movesFrom(before) { // it ends by itself: the servers report when the other node is lost
 		data.Owner, data.Limit = "node that had alloc "+before, 0
 		data.prepare = func(ctx context.Context) error { return r.fetchData(ctx, before) }
 	}
-	return []groupStep{
+	first := []groupStep{
 		{
 			StepSpec: group.StepSpec{Name: GroupPrevious, Owner: "alloc " + before},
 			needed:   func() bool { return before != "" && r.cfg.runs(before) },
@@ -68,12 +72,27 @@ func (r *Runner) groupSteps() []groupStep {
 		},
 		data,
 		{
-			StepSpec: group.StepSpec{Name: GroupNetwork, Owner: "network plugin", Limit: r.cfg.Limits.Network, Leaves: true},
-			needed:   r.needsNetwork,
-			prepare:  r.makeNetwork,
-			undo:     r.removeNetwork,
+			StepSpec: group.StepSpec{Name: GroupVolumes, Owner: "node", Limit: r.cfg.Limits.Disk},
+			needed:   r.needsVolumes,
+			prepare:  func(context.Context) error { return r.checkVolumes() },
 		},
 	}
+	return append(append(first, r.storageSteps()...), groupStep{
+		StepSpec: specOfStep(GroupNetwork, "network plugin", r.cfg.Limits.Network, true),
+		needed:   r.needsNetwork,
+		prepare:  r.makeNetwork,
+		undo:     r.removeNetwork,
+	})
+}
+
+func specOfStep(name, owner string, limit time.Duration, leaves bool) group.StepSpec {
+	return group.StepSpec{Name: name, Owner: owner, Limit: limit, Leaves: leaves}
+}
+
+// insisting is a step whose teardown the end of the alloc waits for.
+func insisting(s group.StepSpec) group.StepSpec {
+	s.Insists = true
+	return s
 }
 
 // newGroup returns the state of a group that this node has just received. A task that
@@ -124,17 +143,18 @@ func (r *Runner) awaitEnd(ctx context.Context, before string) error {
 
 // takeOverData moves the data of a sticky disk here from the alloc before, if that was
 // on this node. It may be repeated.
-func (r *Runner) takeOverData(before string) error {
-	if err := r.dir.Build(); err != nil {
+func (r *Runner) takeOverData(ctx context.Context, before string) error {
+	if err := r.buildDir(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	var tasks []string
-	for _, t := range r.group.Tasks {
-		tasks = append(tasks, t.Name)
-	}
+	tasks := r.taskNames()
 	r.mu.Unlock()
-	return r.dir.TakeOver(allocdir.New(r.cfg.Root, before), tasks)
+	from := allocdir.New(r.cfg.Root, before)
+	if err := r.adoptData(ctx, from, tasks); err != nil {
+		return err
+	}
+	return r.dir.TakeOver(from, tasks)
 }
 
 // tearDownLimit limits a try to tear down a step of a group.
@@ -148,7 +168,7 @@ func (r *Runner) groupPolicy() group.Policy {
 	return out
 }
 
-// beginGroup begins the group, or goes on where an earlier agent was.
+// beginGroup begins the group, or continues where an earlier agent stopped.
 func (r *Runner) beginGroup(e *effects) {
 	next, list := group.Resume(r.groupPolicy(), r.phase, r.cfg.Now())
 	r.setGroup(next, list, e)
@@ -180,14 +200,37 @@ func (r *Runner) postGroup(ev group.Event) {
 		return
 	}
 	var e effects
-	try := r.phase.Try
+	before, try := r.phase, r.phase.Try
 	r.stepGroup(ev, &e)
 	if step := r.phase.Current(); r.phase.Phase == group.Backoff && r.phase.Try == try && step.LastError != "" {
 		if _, failed := ev.(group.Failed); failed {
 			r.noteAll(model.EventSetupFailure(fmt.Sprintf("step %q of the group failed and is tried again: %s", step.Name, step.LastError)), &e)
 		}
 	}
+	r.noteTearDown(before, ev, &e)
 	r.settle(&e)
+}
+
+// noteTearDown says in an event that a step could not be torn down: the first time, and when
+// it is given up or has failed so often that another one would be.
+func (r *Runner) noteTearDown(before group.State, ev group.Event, e *effects) {
+	failed, ok := ev.(group.TearDownFailed)
+	step := before.Current()
+	if !ok || step == nil || before.Phase != group.TearDown || failed.Try != before.Try {
+		return
+	}
+	what := "is tried again"
+	switch {
+	case r.phase.Phase != group.Lingering:
+		what = "is given up; the node looks for what is left from time to time"
+	case before.TearFailed == 0:
+	case before.TearFailed+1 == group.TearDownTries:
+		what = "is tried again until it succeeds; the alloc ends then and not before"
+	default:
+		return
+	}
+	text := fmt.Sprintf("step %q of the group cannot be torn down and %s: %s", step.Name, what, oneLine(failed.Err))
+	r.noteAll(model.TaskEvent{Type: model.TaskHookMessage, Message: text, DisplayMessage: text, Details: map[string]string{"message": text}}, e)
 }
 
 // noteAll adds an event to every task.
@@ -247,7 +290,7 @@ func (r *Runner) doGroupStep(name string, try uint64, pick func(groupStep) func(
 		slow := time.AfterFunc(r.cfg.Limits.Slow, func() { r.noteSlowGroup(try) })
 		defer slow.Stop()
 		err := doWithin(ctx, before, over, r.survived(name, do))
-		if r.ctx.Err() == nil { // else the next agent goes on
+		if r.ctx.Err() == nil { // otherwise the next agent continues
 			r.postGroup(answer(err))
 		}
 	})
@@ -275,7 +318,7 @@ func doWithin(ctx context.Context, before <-chan struct{}, over chan<- struct{},
 	return err
 }
 
-// noteSlowGroup tells the tasks which step their group waits for.
+// noteSlowGroup adds an event to the tasks that names the step for which their group waits.
 func (r *Runner) noteSlowGroup(try uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,6 +327,9 @@ func (r *Runner) noteSlowGroup(try uint64) {
 		return
 	}
 	text := fmt.Sprintf("step %q of the group has taken %s; it waits for the %s", step.Name, r.cfg.Limits.Slow, step.Owner)
+	if step.Name == GroupClaims && r.groupDetail != "" {
+		text += ": " + r.groupDetail
+	}
 	if !step.Deadline.IsZero() {
 		text += fmt.Sprintf(" and ends at the latest after %s", step.Limit)
 	}

@@ -90,7 +90,7 @@ func TestAGroupWaitsForTheAllocBeforeAndGoesOnOverRestartsOfTheAgent(t *testing.
 		synctest.Wait()
 		b.wants("web", "running")
 		if !b.hasData("first") {
-			t.Error("the data of the alloc before was not taken over")
+			t.Error("the data of the previous alloc was not taken over")
 		}
 		// What was done is not repeated by the next agent.
 		if err := os.RemoveAll(filepath.Join(b.r.Dir().Shared(), "data")); err != nil {

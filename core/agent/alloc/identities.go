@@ -39,13 +39,14 @@ type API interface {
 	Shut(dir allocdir.Dir, task string)
 }
 
-// tokens are those of one task.
+// tokens are the tokens of one task.
 type tokens struct {
 	signing sync.Mutex // held while tokens are asked for and written
 
 	// These are guarded by Runner.mu.
+	login string               // secret of the login at Consul; "" if there is none, or none yet
 	known map[string]string    // by the name of the identity; empty after a restart of the agent
-	renew map[string]time.Time // when tokens with a lifetime are to be replaced; stored
+	renew map[string]time.Time // when to replace tokens with a lifetime; stored
 	timer *time.Timer
 }
 
@@ -111,7 +112,7 @@ func (r *Runner) sign(ctx context.Context, name string, of []*model.WorkloadIden
 	return r.writeTokens(name, of)
 }
 
-// keepTokens remembers what was signed, and when it is to be renewed: at half of its
+// keepTokens stores the signed tokens, and when they must be renewed: at half of its
 // lifetime, or a little before.
 func (r *Runner) keepTokens(name string, of []*model.WorkloadIdentity, signed []Token) {
 	r.mu.Lock()
@@ -119,7 +120,7 @@ func (r *Runner) keepTokens(name string, of []*model.WorkloadIdentity, signed []
 	run := r.tasks[name]
 	t := &run.tokens
 	known, renew := map[string]string{}, map[string]time.Time{}
-	for _, id := range of { // what the job no longer has is forgotten
+	for _, id := range of { // identities that the job no longer has
 		if text, ok := t.known[id.Name]; ok {
 			known[id.Name] = text
 		}
@@ -140,8 +141,13 @@ func (r *Runner) keepTokens(name string, of []*model.WorkloadIdentity, signed []
 // writeTokens writes the files of identities whose tokens are known.
 func (r *Runner) writeTokens(name string, of []*model.WorkloadIdentity) error {
 	r.mu.Lock()
-	known := r.tasks[name].tokens.known
+	known, login := r.tasks[name].tokens.known, r.tasks[name].tokens.login
 	r.mu.Unlock()
+	if login != "" {
+		if err := r.dir.WriteSecret(name, consulTokenFile, []byte(login)); err != nil {
+			return err
+		}
+	}
 	for _, id := range of {
 		file, ok := id.Path()
 		if !id.File || known[id.Name] == "" {
@@ -165,6 +171,11 @@ func (r *Runner) tokenVars(t *model.Task) map[string]string {
 	for _, id := range t.ShownIdentities() {
 		if text := r.tasks[t.Name].tokens.known[id.Name]; id.Env && text != "" {
 			out[id.Variable()] = text
+		}
+	}
+	if login := r.tasks[t.Name].tokens.login; login != "" {
+		for _, name := range consulTokenVars {
+			out[name] = login
 		}
 	}
 	return out
@@ -217,7 +228,7 @@ func (r *Runner) awaitRenewal(name string) {
 	})
 }
 
-// resumeTokens goes on with the renewal of tokens that an agent before this one has got.
+// resumeTokens continues the renewal of tokens that an earlier agent process received.
 func (r *Runner) resumeTokens(name string) {
 	r.mu.Lock()
 	t := &r.tasks[name].tokens
@@ -228,8 +239,9 @@ func (r *Runner) resumeTokens(name string) {
 	}
 }
 
-// renew replaces the tokens of a task that are due, and tells the task. It tries until it
-// succeeds or the task has ended; until then the task keeps the tokens that it has.
+// renew replaces the tokens of a task that are due, and notifies the task as its identities
+// ask. It tries until it succeeds or the task has ended; until then the task keeps the
+// tokens that it has.
 func (r *Runner) renew(name string) {
 	logged := false
 	for pause := retryMin; ; pause = min(2*pause, renewPause) {
@@ -275,7 +287,7 @@ func (r *Runner) renewOnce(name string, job *model.Task) (renewed []*model.Workl
 	}
 	if len(names) == 0 {
 		t.renew = maps.Clone(t.renew)
-		maps.DeleteFunc(t.renew, func(name string, at time.Time) bool { return !now.Before(at) }) // of an identity that is gone
+		maps.DeleteFunc(t.renew, func(name string, at time.Time) bool { return !now.Before(at) }) // tokens of identities that no longer exist
 		r.mu.Unlock()
 		return nil, nil
 	}
@@ -283,7 +295,7 @@ func (r *Runner) renewOnce(name string, job *model.Task) (renewed []*model.Workl
 	return renewed, r.sign(ctx, name, of, names)
 }
 
-// tellRenewed does what identities with new tokens ask for.
+// tellRenewed carries out the change_mode of identities with new tokens.
 func (r *Runner) tellRenewed(name string, renewed []*model.WorkloadIdentity) {
 	var restart []string
 	signals := map[string][]string{}

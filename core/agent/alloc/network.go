@@ -20,7 +20,7 @@ import (
 type Networks interface {
 	// CreateNetwork makes the network of an alloc, or repairs it.
 	CreateNetwork(ctx context.Context, r network.Request) (*network.Attachment, error)
-	// DestroyNetwork removes what is left of it, however little that is.
+	// DestroyNetwork removes all that is left of the network.
 	DestroyNetwork(ctx context.Context, name, allocID string) error
 }
 
@@ -33,10 +33,15 @@ type Network struct {
 	Hostname string                   `json:",omitempty"`
 }
 
-// noNetwork is the mode of a group whose tasks must not reach anything.
-const noNetwork = "none"
+// noNetwork is the network mode of a group whose tasks have a loopback only, and
+// bridgeNetwork the mode of a group behind the bridge of the machine.
+const (
+	noNetwork     = "none"
+	bridgeNetwork = "bridge"
+)
 
-// ownNetwork returns the network of a group that is not the node's; nil if it is.
+// ownNetwork returns the network block of a group with a network of its own; nil if the
+// group uses the node's network.
 func ownNetwork(tg *model.TaskGroup) *model.NetworkResource {
 	if len(tg.Networks) == 0 {
 		return nil
@@ -54,8 +59,8 @@ func isolates(c driver.Capabilities) bool {
 	return slices.Contains(c.NetworkModes, driver.NetworkNone)
 }
 
-// needsNetwork reports whether a network must be made for the group: it is not the
-// node's, and it is not one that all drivers of the group give their tasks themselves.
+// needsNetwork reports whether a network must be made for the group: the group does not use
+// the node's network, and not all of its drivers make the network themselves.
 func (r *Runner) needsNetwork() bool {
 	n := ownNetwork(r.group)
 	if n == nil || n.Mode != noNetwork {
@@ -146,9 +151,33 @@ func (r *Runner) networkRequest(a *model.Allocation, tg *model.TaskGroup) networ
 		if ip, err := netip.ParseAddr(p.HostIP); err == nil && ip.Is4() && !ip.IsLoopback() && !ip.IsUnspecified() && onDefaultNetwork(tg, p.Label) {
 			port.HostIP = "127.0.0.1" // programs of the machine use it as they use ports of the host
 			req.Ports = append(req.Ports, port)
+			if n.Mode != bridgeNetwork { // CNI programs refuse addresses of a family that their network does not have
+				continue
+			}
+			for _, six := range r.defaultIPv6() {
+				port.HostIP = six
+				req.Ports = append(req.Ports, port)
+			}
 		}
 	}
 	return req
+}
+
+// defaultIPv6 returns the IPv6 addresses of the node's default network, on which no other port
+// of that number is either.
+func (r *Runner) defaultIPv6() (out []string) {
+	node := r.cfg.Node()
+	if node == nil || node.NodeResources == nil {
+		return nil
+	}
+	for _, n := range node.NodeResources.NodeNetworks {
+		for _, a := range n.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil && a.Alias == model.DefaultHostNetwork && ip.Is6() && !ip.IsLoopback() {
+				out = append(out, a.Address)
+			}
+		}
+	}
+	return out
 }
 
 // onDefaultNetwork reports whether a port is on the node's default network, which no
@@ -180,7 +209,7 @@ func (r *Runner) removeNetwork(ctx context.Context) error {
 	a, tg, has := r.alloc, r.group, r.attached
 	r.mu.Unlock()
 	if r.cfg.Networks == nil {
-		return nil // so nothing was made
+		return nil // so it has made nothing
 	}
 	if err := r.cfg.Networks.DestroyNetwork(ctx, ownNetwork(tg).Mode, a.ID); err != nil {
 		return err
@@ -235,7 +264,7 @@ func (n *Network) addresses() (four, six string) {
 	return four, six
 }
 
-// address is the address by which others reach the group.
+// address is the address at which other groups reach this group.
 func (n *Network) address() string {
 	four, six := n.addresses()
 	if four == "" {
@@ -244,7 +273,7 @@ func (n *Network) address() string {
 	return four
 }
 
-// isolation is what a driver is told of the group's network.
+// isolation returns the group's network in the form that a driver gets.
 func (r *Runner) isolation(tg *model.TaskGroup, c driver.Capabilities) *driver.NetworkIsolation {
 	n := ownNetwork(tg)
 	switch {
@@ -272,12 +301,63 @@ func (r *Runner) resolver(tg *model.TaskGroup) *driver.DNSConfig {
 		return &driver.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.attached == nil || r.attached.DNS == nil {
+	has := r.attached
+	r.mu.Unlock()
+	if has == nil {
 		return nil
 	}
-	d := r.attached.DNS
-	return &driver.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
+	if d := has.DNS; d != nil {
+		return &driver.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
+	}
+	if r.cfg.Resolver == nil {
+		return nil
+	}
+	out := &driver.DNSConfig{}
+	for _, g := range r.Gateways() {
+		if r.cfg.Resolver.Answers(g) {
+			out.Servers = append(out.Servers, g.String())
+		}
+	}
+	if len(out.Servers) == 0 {
+		return nil
+	}
+	return out
+}
+
+// Resolver is the node's DNS server.
+type Resolver interface {
+	// Answers reports whether the server answers on an address of the machine by which allocs
+	// reach it. It does from now on, if it can.
+	Answers(gateway netip.Addr) bool
+}
+
+// Gateways are the addresses by which a group with a network of mode "bridge" reaches the
+// machine.
+func (r *Runner) Gateways() (out []netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := ownNetwork(r.group); r.attached == nil || r.attached.Attachment == nil || n == nil || n.Mode != bridgeNetwork {
+		return nil
+	}
+	for _, a := range r.attached.Addresses {
+		if g, err := netip.ParseAddr(a.Gateway); err == nil {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// HasAddress reports whether the group has an address in its own network.
+func (r *Runner) HasAddress(a netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.attached == nil || r.attached.Attachment == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.attached.Addresses, func(one network.Address) bool {
+		p, err := netip.ParsePrefix(one.Prefix)
+		return err == nil && p.Addr() == a
+	})
 }
 
 // groupAddress is the address of the group in its own network; "" if it has none.

@@ -21,8 +21,8 @@ func (r *Runner) DriverReadsLogs(name string) bool {
 	return can && slices.Contains(drv.Info().Features, driver.FeatureReadLogs)
 }
 
-// OutputOf returns the run of a task that was started last, also one that has ended; its ID
-// is empty before the first start.
+// OutputOf returns the last started run of a task, which may have ended. Its ID is empty
+// before the first start.
 func (r *Runner) OutputOf(ctx context.Context, name string) (TaskRun, error) {
 	if _, err := r.reach(ctx, name); err != nil { // the driver knows the task, if it runs
 		return TaskRun{}, err

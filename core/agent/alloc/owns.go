@@ -11,8 +11,8 @@ import (
 	"github.com/drover-project/drover/core/agent/task"
 )
 
-// ParseTaskID splits the name by which a driver knows a run of a task; ok is false
-// if it is none of ours.
+// ParseTaskID splits the id of a run of a task, as drivers know it. ok is false if the id
+// does not have our form.
 func ParseTaskID(id string) (allocID, name string, run uint64, ok bool) {
 	allocID, rest, found := strings.Cut(id, "/")
 	name, number, more := strings.Cut(rest, "/")

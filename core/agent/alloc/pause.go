@@ -50,8 +50,8 @@ func (r *Runner) holdable(name string) ([]held, error) {
 	return out, nil
 }
 
-// Pause pauses one running task, or resumes it; all that run if name is empty. No task is
-// paused if the driver of one of them cannot.
+// Pause pauses or resumes one running task, or all running tasks if name is empty. No task
+// is paused if the driver of one of them cannot.
 func (r *Runner) Pause(ctx context.Context, name string, pause bool) error {
 	list, err := r.holdable(name)
 	if err != nil {
@@ -95,8 +95,8 @@ func (r *Runner) askPaused(ctx context.Context, h held) (bool, error) {
 	return status.Paused, nil
 }
 
-// Paused returns the tasks that their drivers hold now, whoever has paused them. A driver
-// that does not answer holds nothing as far as is known.
+// Paused returns the tasks that their drivers report as paused, whoever has paused them.
+// Tasks of a driver that does not answer count as not paused.
 func (r *Runner) Paused(ctx context.Context) []string {
 	list, err := r.holdable("")
 	if err != nil {

@@ -10,21 +10,24 @@ import (
 
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/task"
-	"github.com/drover-project/drover/core/agent/taskenv"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/taskenv"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// prepareAndStart goes through the steps of a start, each with its own limit.
-// Nothing is shared with other allocs for longer than a step of the node's own
-// takes: a download, a template or a driver that hangs holds up its task alone.
+// prepareAndStart goes through the steps of a start, each with its own limit. A start holds
+// what allocs share only during the node's own short steps: a download, a template or a
+// driver that hangs delays its own task only.
 func (r *Runner) prepareAndStart(ctx context.Context, name string, run uint64) (driver.Driver, error) {
 	p := &preparation{Runner: r, name: name, run: run}
 	r.mu.Lock()
 	p.alloc, p.group, p.task = r.alloc, r.group, r.tasks[name].job
 	r.mu.Unlock()
+	if err := r.cfg.Rules.AllowDriver(p.task.Driver); err != nil {
+		return nil, err
+	}
 	var err error
 	if p.driver, err = r.cfg.Drivers.Driver(p.task.Driver); err != nil {
 		// A plugin that is away may come back.
@@ -40,8 +43,17 @@ func (r *Runner) prepareAndStart(ctx context.Context, name string, run uint64) (
 	if err := p.network(ctx); err != nil {
 		return nil, err
 	}
+	if err := p.volumes(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.prepareDriver(ctx); err != nil {
+		return nil, err
+	}
 	p.env = r.environment(p.alloc, p.task, p.info.Capabilities, template.Vars{})
 	if err := p.identify(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.logIn(ctx); err != nil {
 		return nil, err
 	}
 	if err := p.fetch(ctx); err != nil {
@@ -70,9 +82,9 @@ func (p *preparation) step(ctx context.Context, name string, limit time.Duration
 	return p.runStep(ctx, p.name, step{name: name, limit: limit, do: do})
 }
 
-// network has the group's network work: it may have been damaged since it was made. Who
-// makes it may be away for a moment, as while its plugin is restarted: the task has not
-// failed by that, so it is asked again until the step's limit.
+// network makes sure that the group's network works, since it may have been damaged. While
+// the plugin that makes it is being restarted, network tries again until the step's limit,
+// so that the task does not fail.
 func (p *preparation) network(ctx context.Context) error {
 	if !p.UsesNetwork() {
 		return nil
@@ -87,7 +99,7 @@ func (p *preparation) network(ctx context.Context) error {
 	})
 }
 
-// start makes what the driver gets and has it start the task.
+// start makes the task's config and calls the driver's StartTask.
 func (p *preparation) start(ctx context.Context) error {
 	config, err := p.taskConfig()
 	if err != nil {
@@ -118,9 +130,14 @@ func (p *preparation) taskConfig() (*driver.TaskConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := mountsOf(p.cfg.Node(), p.group, p.task, p.info)
+	mounts, err := mountsOf(p.cfg.Node(), p.alloc, p.group, p.task, p.info)
 	if err != nil {
 		return nil, err
+	}
+	for i := range mounts {
+		if mounts[i].TaskPath, err = p.destination(mounts[i].TaskPath); err != nil {
+			return nil, err
+		}
 	}
 	user := p.env.Replace(p.task.User)
 	if err := p.cfg.Rules.allowUser(p.task.Driver, user); err != nil {
@@ -129,12 +146,15 @@ func (p *preparation) taskConfig() (*driver.TaskConfig, error) {
 	out := p.Runner.taskConfig(p.alloc, p.group, p.task, p.run)
 	out.Network, out.DNS = p.isolation(p.group, p.info.Capabilities), p.resolver(p.group)
 	out.DriverConfig, out.Env, out.SecretEnv, out.User, out.Mounts = config, p.env.Map(), p.env.Secrets(), user, mounts
+	if err := p.addStorage(out); err != nil {
+		return nil, err
+	}
 	return out, p.addDevices(out)
 }
 
-// environment is what the task sees; rendered are the variables of its templates.
+// environment returns the task's environment; rendered are the variables of its templates.
 func (r *Runner) environment(a *model.Allocation, t *model.Task, c driver.Capabilities, rendered template.Vars) *taskenv.Env {
-	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region, Devices: r.reservedEnv(t.Name), Rendered: rendered.Plain, Secret: rendered.Secret, Address: r.groupAddress()}
+	in := taskenv.Input{Node: r.cfg.Node(), Alloc: a, Task: t, Region: r.cfg.Region, Devices: r.reservedEnv(t.Name), Rendered: rendered.Plain, Secret: rendered.Secret, Address: r.groupAddress(), CSIEndpoint: r.csiEndpoint(t, c)}
 	if in.Node != nil {
 		in.ParentCgroup = in.Node.CgroupParent
 	}
@@ -201,27 +221,4 @@ func resourcesOf(t *model.AllocatedTaskResources, n *model.Node) driver.Resource
 		out.CPUPercent = 100 * float64(t.Cpu.CpuShares) / float64(n.NodeResources.Cpu.CpuShares)
 	}
 	return out
-}
-
-// mountsOf finds the host volumes that a task mounts.
-func mountsOf(n *model.Node, tg *model.TaskGroup, t *model.Task, info driver.Info) ([]driver.Mount, error) {
-	var out []driver.Mount
-	for _, m := range t.VolumeMounts {
-		v := tg.Volumes[m.Volume]
-		if v == nil || v.Type != "host" {
-			return nil, errdefs.InvalidArgumentf("volume %q of task %q cannot be mounted by this node; only host volumes can", m.Volume, t.Name)
-		}
-		if !info.Capabilities.MountConfigs {
-			return nil, errdefs.InvalidArgumentf("driver %q cannot mount volumes; use another driver for task %q", info.Name, t.Name)
-		}
-		host := n.HostVolumes[v.Source]
-		if host == nil {
-			return nil, errdefs.InvalidArgumentf("host volume %q is not on this node", v.Source)
-		}
-		out = append(out, driver.Mount{
-			HostPath: host.Path, TaskPath: m.Destination, ReadOnly: m.ReadOnly || v.ReadOnly || host.ReadOnly,
-			PropagationMode: m.PropagationMode, SELinuxLabel: m.SELinuxLabel,
-		})
-	}
-	return out, nil
 }

@@ -20,8 +20,8 @@ type StartProgress struct {
 // maxProgressText is how much of a plugin's texts in a progress is kept, in bytes.
 const maxProgressText = 128
 
-// noteProgress keeps the newest progress of a start. It is told to those who ask and
-// never stored or reported: a download has hundreds of them.
+// noteProgress keeps the newest progress of a start. It is shown on request, and never
+// stored or reported: a download has hundreds of them.
 func (r *Runner) noteProgress(taskID string, p driver.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

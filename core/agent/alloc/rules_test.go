@@ -80,6 +80,34 @@ func TestNoTaskRunsAsAUserWhomTheOperatorDenies(t *testing.T) {
 	}
 }
 
+func TestNoTaskStartsWithADriverThatTheOperatorDenies(t *testing.T) {
+	for _, x := range []struct {
+		rules alloc.Rules
+		why   string
+	}{
+		{alloc.Rules{}, ""},
+		{alloc.Rules{AllowedDrivers: []string{"other", "fake"}, DeniedDrivers: []string{"other"}}, ""},
+		{alloc.Rules{DeniedDrivers: []string{"other", "fake"}}, `client.options names it in "driver.denylist"`},
+		{alloc.Rules{AllowedDrivers: []string{"other"}}, `client.options does not name it in "driver.allowlist"`},
+		{alloc.Rules{AllowedDrivers: []string{"fake"}, DeniedDrivers: []string{"fake"}}, `client.options names it in "driver.denylist"`},
+	} {
+		with(t, func(t *testing.T, b *bed) {
+			b.cfg.Rules = x.rules
+			b.run(newAlloc(newTask("web")))
+			synctest.Wait()
+			if x.why == "" {
+				b.wants("web", "running")
+				return
+			}
+			b.wants("", "failed")
+			b.hasEvent("web", x.why)
+			if len(b.driver.configs) != 0 {
+				t.Errorf("%+v: the driver was asked", x.rules)
+			}
+		})
+	}
+}
+
 func TestWhatAPluginHadBegunWhenItDiedIsEndedWhenItIsBack(t *testing.T) {
 	with(t, func(t *testing.T, b *bed) {
 		died := errdefs.Unavailablef("error reading from server: EOF")

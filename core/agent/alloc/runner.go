@@ -21,6 +21,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/group"
+	"github.com/drover-project/drover/core/agent/storage"
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/device"
@@ -39,11 +40,8 @@ type Runner struct {
 	work   sync.WaitGroup
 
 	networking sync.Mutex // held while the network is made or removed
-	attached   *Network   // nil while the alloc has none; guarded by mu
-
-	building sync.Mutex // held while the alloc's directories are created
-	built    bool
-	uid      int // that Users gave; guarded by mu
+	building   sync.Mutex // held while the alloc's directories are created
+	built      bool       // guarded by building
 
 	mu       sync.Mutex
 	alloc    *model.Allocation
@@ -54,21 +52,36 @@ type Runner struct {
 	health   *model.AllocDeploymentStatus
 	look     *time.Timer // latest time of the next settle
 	checked  checked
-	ended    bool
-	over     chan struct{} // closed when the alloc has ended
-	begun    bool          // Start was called
-	closed   bool
-	lastErr  error
+	groupRun
+	life
+}
 
+// groupRun is the work of the alloc's group, guarded by Runner.mu.
+type groupRun struct {
 	phase       group.State
 	phaseDirty  bool
 	groupTimer  *time.Timer
-	groupCancel context.CancelFunc // cancels the current try of a step of the group
+	groupCancel context.CancelFunc // cancels the current try of a step
 	groupLeft   <-chan struct{}    // closed when the last try of a step has ended
+	groupDetail string             // what the claims of volumes wait for
 
-	readers          int // of the ended alloc's data, which is not removed meanwhile
-	fetchingDetail   string
-	fetchingProgress *StartProgress // of the data of the alloc before
+	disk   disk
+	mounts map[string]*storage.Mount // volumes of storage plugins, by their requests; never changed in place
+
+	attached         *Network       // nil while the alloc has no network
+	uid              int            // user id that Users assigned
+	fetchingDetail   string         // what the fetch of the previous alloc's data waits for
+	fetchingProgress *StartProgress // its progress
+}
+
+// life says how far a Runner is, guarded by Runner.mu.
+type life struct {
+	begun   bool // Start was called
+	ended   bool
+	closed  bool
+	lastErr error
+	over    chan struct{} // closed when the alloc has ended
+	readers int           // number of readers of the ended alloc's data, which is kept while there are any
 }
 
 // taskRun is a task of the alloc.
@@ -88,9 +101,9 @@ type taskRun struct {
 
 	fetched      bool                  // its artifacts were fetched
 	rendering    Rendering             // its templates, while they are open
-	firstScripts []*model.ChangeScript // to be run when it has started
+	firstScripts []*model.ChangeScript // scripts to run once the task has started
 	at           StepStatus            // current step of a start
-	detail       func() string         // what that step waits for
+	detail       func() string         // returns what the step waits for
 	left         <-chan struct{}       // closed when an abandoned step has ended
 	reserved     atomic.Pointer[device.Reservation]
 	secrets      atomic.Pointer[strings.Replacer] // hides the task's secrets in texts
@@ -113,8 +126,8 @@ func Restore(cfg *Config, rec *Record) (*Runner, error) {
 	}
 	r := &Runner{
 		cfg: cfg, id: a.ID, dir: allocdir.New(cfg.Root, a.ID), logger: cfg.Logger.With("alloc_id", a.ID),
-		alloc: a, group: tg, received: rec.Received, health: rec.Health, uid: rec.UID, attached: rec.Network, tasks: map[string]*taskRun{}, over: make(chan struct{}),
-		checked: checked{stored: rec.Checks},
+		alloc: a, group: tg, received: rec.Received, health: rec.Health, tasks: map[string]*taskRun{},
+		checked: checked{stored: rec.Checks}, groupRun: groupRun{uid: rec.UID, attached: rec.Network, mounts: rec.Mounts}, life: life{over: make(chan struct{})},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	now := cfg.Now()
@@ -143,6 +156,7 @@ func (r *Runner) Start() {
 	r.begun = true
 	r.want(r.alloc)
 	now := r.cfg.Now()
+	r.keepMounts()
 	var effects effects
 	for name, t := range r.tasks {
 		r.resume(name, t, now, &effects)
@@ -206,7 +220,7 @@ func (r *Runner) want(a *model.Allocation) {
 	}
 }
 
-// Stop ends the alloc regardless of what servers want, because its node gives it up.
+// Stop ends the alloc regardless of its assignment, because the node gives it up.
 func (r *Runner) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,6 +296,9 @@ func (r *Runner) Destroy(ctx context.Context) error {
 		return errdefs.Unavailablef("the data of alloc %s is on its way to another node; it is removed later", r.id)
 	}
 	r.Close()
+	if r.cfg.Disks != nil {
+		r.cfg.Disks.Release(r.dir.Path)
+	}
 	if err := r.dir.Remove(); err != nil {
 		return err
 	}
@@ -327,6 +344,7 @@ func (r *Runner) step(name string, ev task.Event, e *effects) {
 	next, list := task.Step(t.spec, t.state, ev, r.cfg.Now())
 	t.dirty = t.dirty || !reflect.DeepEqual(next, t.state)
 	t.state = next
+	list = t.giveUp(list)
 	if len(list) > 0 {
 		e.list = append(e.list, taskEffects{name, list})
 	}
@@ -338,7 +356,7 @@ func (r *Runner) saveAlloc() {
 }
 
 func (r *Runner) record() *Record {
-	return &Record{Alloc: r.alloc, Received: r.received, Health: r.health, UID: r.uid, Network: r.attached}
+	return &Record{Alloc: r.alloc, Received: r.received, Health: r.health, UID: r.uid, Network: r.attached, Mounts: r.mounts}
 }
 
 // saveStates stores what has changed of the group, of the tasks and of the checks.
@@ -388,7 +406,7 @@ func (r *Runner) view() *model.Allocation {
 // network returns the group's network, or else the address that a driver gave to one of
 // the tasks, if any.
 func (r *Runner) network() *model.AllocNetworkStatus {
-	out := &model.AllocNetworkStatus{}
+	out := &model.AllocNetworkStatus{Failing: r.failingServices()}
 	for name, t := range r.tasks {
 		if t.address == nil {
 			continue

@@ -19,8 +19,8 @@ import (
 // scriptTimeout is how long a script may take that does not say.
 const scriptTimeout = 5 * time.Second
 
-// runScript runs a template's script inside the running task and tells what came
-// of it. A script that fails ends the task only if it says so.
+// runScript runs a template's script inside the running task and adds an event with the
+// result. A failed script ends the task only with fail_on_error.
 func (r *Runner) runScript(ctx context.Context, name string, run uint64, s *model.ChangeScript) {
 	command, err := r.script(name, s)
 	code := 0
@@ -96,7 +96,7 @@ func (r *Runner) execScript(ctx context.Context, name string, run uint64, comman
 	return res.ExitCode, out.text(), err
 }
 
-// head keeps the begin of what a command says.
+// head is a writer that keeps the beginning of a command's output.
 type head struct {
 	limit int
 	mu    sync.Mutex

@@ -13,8 +13,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// minSecret is the length in bytes from which a secret is looked for in texts. A shorter
-// one is found in words that say nothing of it.
+// minSecret is the length in bytes from which secrets are replaced in texts. A shorter
+// secret would match parts of unrelated words.
 const minSecret = 6
 
 // allSecrets adds the tokens of a task to the secrets of its templates.
@@ -28,12 +28,14 @@ func (r *Runner) allSecrets(name string, rendered map[string]string) map[string]
 			out[id.Variable()] = text
 		}
 	}
+	if t.tokens.login != "" {
+		out[consulTokenVars[0]] = t.tokens.login
+	}
 	maps.Copy(out, rendered)
 	return out
 }
 
-// knowSecrets keeps the secrets of a task, those of its templates and its tokens, so that
-// hide finds them.
+// knowSecrets keeps the secrets in a task's templates and tokens, so that hide finds them.
 func (r *Runner) knowSecrets(name string, rendered map[string]string) {
 	secrets := r.allSecrets(name, rendered)
 	names := slices.SortedFunc(maps.Keys(secrets), func(a, b string) int {
@@ -53,8 +55,8 @@ func (r *Runner) knowSecrets(name string, rendered map[string]string) {
 	r.tasks[name].secrets.Store(strings.NewReplacer(pairs...))
 }
 
-// hide replaces the secrets of a task in what is stored and shown of an event: a plugin may
-// quote in its words what it was given.
+// hide replaces the secrets of a task in an event before it is stored and shown: a plugin
+// may quote them in its texts.
 func (t *taskRun) hide(ev task.Event) task.Event {
 	s := t.secrets.Load()
 	if s == nil {

@@ -18,6 +18,7 @@ func (r *Runner) settle(e *effects) {
 		return
 	}
 	now := r.cfg.Now()
+	r.lookAtWindows(now, e)
 	for {
 		actions := r.order(now)
 		if len(actions) == 0 {
@@ -31,7 +32,8 @@ func (r *Runner) settle(e *effects) {
 		r.stepGroup(group.Stop{}, e)
 	}
 	r.followChecks()
-	r.lookAgain(now, r.judge(now, e), task.Expiry(r.group, r.states()))
+	r.noteUnregistered(e)
+	r.lookAgain(now, r.judge(now, e), task.Expiry(r.group, r.states()), r.nextLook(now), r.nextDependency(now))
 	ended := r.justEnded()
 	r.saveStates()
 	if r.seen() {
@@ -40,7 +42,7 @@ func (r *Runner) settle(e *effects) {
 	for _, te := range e.list {
 		r.carryOut(te)
 	}
-	for _, name := range ended { // a task that never ran has nothing to destroy
+	for _, name := range ended { // a task that never ran needs no Destroy
 		r.lookAtDevices(name)
 	}
 	r.carryOutGroup(e.group)
@@ -83,14 +85,15 @@ func (r *Runner) letGo() {
 	}
 }
 
-// order returns what has to happen next to the tasks. None begins before the group is
-// ready.
+// order returns the events for the tasks that are next in the group's order. None begins
+// before the group is ready.
 func (r *Runner) order(now time.Time) []task.Action {
 	states, stop := r.states(), r.wanted(now)
 	if r.phase.Phase != group.Ready && !task.Ending(r.group, states, stop) {
 		return nil
 	}
-	return task.Order(r.group, states, stop)
+	facts, _ := r.facts(now, states)
+	return task.Order(r.group, states, stop, facts)
 }
 
 // dead reports whether all tasks are dead.
@@ -148,8 +151,8 @@ func (r *Runner) lookAgain(now time.Time, times ...time.Time) {
 	}
 }
 
-// judge decides the alloc's health once, if it is needed, and returns when to check
-// again; zero if that is not needed.
+// judge decides the alloc's health once, if its deployment needs it, and returns when to
+// check again; zero means never.
 func (r *Runner) judge(now time.Time, e *effects) (again time.Time) {
 	rule, ok := ruleOf(r.alloc, r.group, r.received)
 	if !ok || !r.phase.Decided() || r.stop.Wanted || r.health != nil && r.health.Healthy != nil || !r.seen() {

@@ -19,22 +19,21 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Artifacts fetches what a task needs before it starts. An error names the
-// artifact without its secrets; of class InvalidArgument it stays, any other may
-// pass.
+// Artifacts fetches what a task needs before it starts. An error names the artifact without
+// its secrets; an error of class InvalidArgument is permanent, any other may be temporary.
 type Artifacts interface {
 	Fetch(ctx context.Context, req ArtifactRequest, progress func(bytes int64)) error
 }
 
-// ArtifactRequest is one artifact, in which everything is replaced already.
+// ArtifactRequest is one artifact, with all variables replaced.
 type ArtifactRequest struct {
 	Artifact *model.TaskArtifact
-	TaskDir  string // absolute; nothing may land outside of it
+	TaskDir  string // absolute; the artifact may land only below it and in the shared folder
 	User     string // owner of what is fetched, if the artifact wants that
 }
 
-// folders makes the directories of the alloc and of the task, and what the node
-// itself puts into them.
+// folders makes the directories of the alloc and of the task, with the files that the node
+// itself writes.
 func (p *preparation) folders(ctx context.Context) error {
 	if err := p.step(ctx, StepDirectory, p.cfg.Limits.Disk, p.build); err != nil {
 		return err
@@ -61,19 +60,18 @@ func (p *preparation) mountSecrets(context.Context) error {
 	fresh, err := p.dir.MountSecrets(p.name, size)
 	if err == nil && fresh {
 		p.mu.Lock()
-		p.tasks[p.name].fetched = false // a machine that was started anew has lost what was in it
+		p.tasks[p.name].fetched = false // a reboot has emptied the memory file system
 		p.mu.Unlock()
 	}
 	return err
 }
 
-// build makes the folders. Those of the alloc are made by one of its tasks at a
-// time.
-func (p *preparation) build(context.Context) error {
+// build makes the folders. Only one task at a time makes the folders of the alloc.
+func (p *preparation) build(ctx context.Context) error {
 	p.building.Lock()
 	defer p.building.Unlock()
 	if !p.built {
-		if err := p.dir.Build(); err != nil {
+		if err := p.buildDir(ctx); err != nil {
 			return err
 		}
 		p.built = true
@@ -132,8 +130,8 @@ func replaceValues(replace func(string) string, in map[string]string) map[string
 	return out
 }
 
-// writePayload puts a dispatch payload where the task wants it, below its local
-// folder and nowhere else.
+// writePayload writes the dispatch payload to the file that the task names, which must be
+// below its local folder.
 func writePayload(dir allocdir.Dir, payload []byte, t *model.Task) error {
 	root, err := os.OpenRoot(dir.Path)
 	if err != nil {
@@ -151,13 +149,13 @@ func writePayload(dir allocdir.Dir, payload []byte, t *model.Task) error {
 	if err := root.WriteFile(file, payload, 0o666); err != nil {
 		return errdefs.InvalidArgumentf("write the dispatch payload %q: %w", t.DispatchPayload.File, err)
 	}
-	if err := root.Chmod(file, 0o666); err != nil { // what the umask took away
+	if err := root.Chmod(file, 0o666); err != nil { // the umask has removed these permissions
 		return fmt.Errorf("set the mode of the dispatch payload %q: %w", t.DispatchPayload.File, err)
 	}
 	return nil
 }
 
-// fetchProgress says what is being fetched.
+// fetchProgress is the progress of an artifact's download.
 type fetchProgress struct {
 	mu     sync.Mutex
 	source string

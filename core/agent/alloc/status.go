@@ -4,7 +4,9 @@
 package alloc
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/agent/group"
@@ -30,13 +32,41 @@ func clientStatus(states map[string]task.State, g group.State) (status, descript
 	case !alive:
 		return model.AllocClientStatusComplete, "All tasks have completed"
 	case started:
-		return model.AllocClientStatusRunning, "Tasks are running"
+		return model.AllocClientStatusRunning, cmp.Or(lingers(g), "Tasks are running")
+	}
+	if why := lingers(g); why != "" {
+		return model.AllocClientStatusPending, why
+	}
+	for _, s := range states {
+		if s.Phase == task.Off {
+			return model.AllocClientStatusPending, "No tasks have started: one is paused by its schedule or an operator"
+		}
 	}
 	if step := g.Current(); step != nil && step.LastError != "" {
 		return model.AllocClientStatusPending, fmt.Sprintf("No tasks have started: step %q of the group failed and is tried again: %s", step.Name, step.LastError)
 	}
 	return model.AllocClientStatusPending, "No tasks have started"
 }
+
+// tearsDown reports whether a group is being torn down.
+func tearsDown(g group.State) bool { return g.Phase == group.TearDown || g.Phase == group.Lingering }
+
+// lingers says why an alloc whose tasks have ended has not ended itself; "" if that is not
+// known, or the tasks have not ended.
+func lingers(g group.State) string {
+	step := g.Current()
+	if step == nil || !tearsDown(g) || g.TearFailed == 0 {
+		return ""
+	}
+	next := ""
+	if g.Phase == group.Lingering {
+		next = "; next try at " + g.WakeAt.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("All tasks have ended; step %q of the group cannot be torn down: %s%s", step.Name, oneLine(step.LastError), next)
+}
+
+// oneLine joins the errors of several volumes.
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
 // healthRule says how the health of an alloc is judged.
 type healthRule struct {
@@ -72,7 +102,7 @@ type verdict struct {
 	decided bool
 	healthy bool
 	at      time.Time
-	reason  map[string]string // by task, for those that made it unhealthy
+	reason  map[string]string // why tasks are unhealthy, by task
 }
 
 // judge decides whether an alloc is healthy: all long-running tasks have run for the
@@ -132,6 +162,9 @@ func settledAt(t *model.Task, s task.State) (time.Time, bool) {
 			return time.Time{}, false
 		}
 		return *s.Report.FinishedAt, true
+	}
+	if s.Phase == task.Off { // nothing more can be asked of it until it is to run
+		return s.OffSince, true
 	}
 	if s.Phase != task.Running || s.Report.StartedAt == nil || s.Updating || s.Paused {
 		return time.Time{}, false

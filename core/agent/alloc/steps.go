@@ -18,7 +18,8 @@ import (
 
 // Names of the steps of a start, in order.
 const (
-	StepQueue      = "queue" // waiting for others that start on this node
+	StepDependency = "dependencies" // waiting for other tasks of the group
+	StepQueue      = "queue"        // waiting for others that start on this node
 	StepDirectory  = "alloc directory"
 	StepSecrets    = "secrets"
 	StepPayload    = "dispatch payload"
@@ -26,20 +27,25 @@ const (
 	StepArtifacts  = "artifacts"
 	StepTemplates  = "templates"
 	StepIdentities = "identities"
+	StepLogin      = "login"
 	StepNetwork    = "network"
+	StepVolumes    = "volumes"
 	StepDriver     = "driver start"
+	// StepDriverFolders makes the folders of a task that is a CSI driver.
+	StepDriverFolders = "folders of the CSI driver"
 )
 
 // Limits are the time limits of the steps of a start. A step that exceeds its limit
 // has failed; the restart policy decides about a retry.
 type Limits struct {
-	Queue      time.Duration // for a slot among the node's concurrent starts
+	Queue      time.Duration // waiting for a slot among the node's concurrent starts
 	Disk       time.Duration // each step that uses only the node's disk
 	Artifacts  time.Duration // each artifact of a task
 	Driver     time.Duration // the driver's start, which may fetch an image
 	Network    time.Duration // making or repairing the group's network, for which a driver may fetch an image
+	Volumes    time.Duration // staging or publishing the group's volumes
 	Identities time.Duration // getting tokens from the servers
-	Data       time.Duration // fetching the data of the alloc before from another node
+	Data       time.Duration // fetching the data of the previous alloc from another node
 	// Templates limits one attempt at a first rendering. Missing data is awaited in
 	// the next attempt, as long as the task is wanted.
 	Templates time.Duration
@@ -54,7 +60,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Queue: time.Hour, Disk: 2 * time.Minute, Artifacts: 35 * time.Minute, Driver: 31 * time.Minute, Templates: 10 * time.Minute,
-		Data: time.Hour, Network: 10 * time.Minute, Identities: 10 * time.Minute,
+		Data: time.Hour, Network: 10 * time.Minute, Volumes: 10 * time.Minute, Identities: 10 * time.Minute,
 		Slow: 30 * time.Second, Lend: 5 * time.Second,
 	}
 }
@@ -65,9 +71,9 @@ type StepStatus struct {
 	Step      string // "" when no start is under way
 	Since     time.Time
 	Deadline  time.Time // zero if somebody else ends it
-	Detail    string    // what the step waits for, where it can tell
-	LastError string    // of the last start that failed
-	// Progress is what the driver says of its start; nil if it says nothing.
+	Detail    string    // what the step waits for, if it is known
+	LastError string    // error of the last failed start
+	// Progress is the driver's progress of its start; nil if the driver reports none.
 	Progress *StartProgress
 }
 
@@ -75,7 +81,7 @@ type StepStatus struct {
 // the group is being prepared, that is the step of the group for which all tasks wait.
 func (r *Runner) Steps() []StepStatus {
 	var out []StepStatus
-	var details []func() string // they may ask the runner: not under its lock
+	var details []func() string // called without the runner's lock, because they may call the runner
 	r.mu.Lock()
 	for _, t := range r.group.Tasks {
 		if run := r.tasks[t.Name]; run != nil {
@@ -83,6 +89,9 @@ func (r *Runner) Steps() []StepStatus {
 			detail := run.detail
 			if group, waits := r.groupStatus(); s.Step == "" && waits {
 				s, detail = group, nil
+			}
+			if held, waits := r.heldBack(t.Name); s.Step == "" && waits {
+				s, detail = held, nil
 			}
 			s.Task = t.Name
 			out, details = append(out, s), append(details, detail)
@@ -114,7 +123,7 @@ type stepError struct {
 func (e *stepError) Error() string { return e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// causeOf is what a failed start is said to have failed in.
+// causeOf returns the step that failed, for the event of a failed start.
 func causeOf(err error) task.Cause {
 	var s *stepError
 	if errors.As(err, &s) {
@@ -158,8 +167,8 @@ func (r *Runner) runStep(ctx context.Context, name string, s step) error {
 	return err
 }
 
-// survived returns do with an error for a panic: a defect in a step, which works on what
-// users wrote, costs the task and not the agent with all others.
+// survived wraps do so that it returns a panic as an error: a defect in a step, which works
+// on users' input, must cost only its task and not the agent.
 func (r *Runner) survived(step string, do func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		defer panics.Handle(func(p *panics.Panic) {
@@ -224,7 +233,7 @@ func (r *Runner) leaveStep(t *taskRun) {
 	t.at, t.detail = StepStatus{LastError: t.at.LastError}, nil
 }
 
-// noteSlow tells of a step that goes on.
+// noteSlow adds an event for a step that takes long.
 func (r *Runner) noteSlow(name string, t *taskRun, s step) {
 	detail := ""
 	if s.detail != nil {

@@ -16,8 +16,8 @@ import (
 // happened.
 const takeOverLimit = 30 * time.Second
 
-// goOn goes on with a start that an agent before this one began and may have come to
-// something. The driver is nil where it has not.
+// goOn continues a start that an earlier agent process began and that may have succeeded.
+// It returns a nil driver if there is no task.
 func (r *Runner) goOn(ctx context.Context, name string, e task.Start) (driver.Driver, error) {
 	if !e.Again {
 		return nil, nil
@@ -40,8 +40,8 @@ func (r *Runner) driverOf(name string) (driver.Driver, error) {
 	return r.cfg.Drivers.Driver(driverName)
 }
 
-// takeOver asks the driver whether it has a task whose start was interrupted, and
-// makes it ours if so. It asks until the driver can say, for a time.
+// takeOver asks the driver for a task whose start was interrupted, and takes it over if
+// there is one. It repeats the question, for a limited time, until the driver can answer.
 func (r *Runner) takeOver(ctx context.Context, name, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, takeOverLimit)
 	defer cancel()

@@ -24,15 +24,16 @@ type Templates interface {
 	Open(ctx context.Context, t TemplateTask) (Rendering, error)
 }
 
-// TemplateTask is what templates of a task are rendered with.
+// TemplateTask is the input with which templates of a task are rendered.
 type TemplateTask struct {
 	Templates []*model.Template
-	Env       map[string]string // as the task sees it, with facts of the node
+	Env       map[string]string // variables as the task sees them, with facts of the node
 	TaskDir   string            // absolute, as is AllocDir, the folder that the tasks share
 	AllocDir  string
 	Alloc     *model.Allocation
-	// Running: the task runs with files rendered before; it must only hear of
-	// those that become others now.
+	Registry  template.Registry
+	// Running means that the task already runs with rendered files; it must be notified
+	// only of files that change now.
 	Running bool
 }
 
@@ -40,12 +41,12 @@ type TemplateTask struct {
 type Rendering interface {
 	// First returns when every template was rendered once.
 	First(ctx context.Context) error
-	// Changes tells of later changes until Close, which closes it; nil where
-	// there can be none.
+	// Changes delivers later changes until Close closes the channel; nil if there can be
+	// none.
 	Changes() <-chan TemplateChange
 	// Env has the variables of the templates that are environment files.
 	Env() template.Vars
-	// Waiting names the data that is not there yet.
+	// Waiting names the data for which rendering waits.
 	Waiting() []string
 	Close()
 }
@@ -107,7 +108,7 @@ func (p *preparation) renderOnce(ctx context.Context) error {
 	return nil
 }
 
-// missing says what the open templates wait for.
+// missing returns the data for which the open templates wait.
 func (p *preparation) missing() string {
 	p.mu.Lock()
 	open := p.tasks[p.name].rendering
@@ -118,7 +119,7 @@ func (p *preparation) missing() string {
 	return missing(open.Waiting())
 }
 
-// missing is how users are told what a template waits for.
+// missing returns the text of the event that names the data for which a template waits.
 func missing(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -141,7 +142,7 @@ func (r *Runner) openTemplates(ctx context.Context, name string, running bool) (
 	}
 	open, err := r.cfg.Templates.Open(ctx, TemplateTask{
 		Templates: t.Templates, Env: r.environment(a, t, c, template.Vars{}).All(), TaskDir: r.dir.Task(name), AllocDir: r.dir.Shared(),
-		Alloc: a, Running: running,
+		Alloc: a, Registry: registryOf(a, t), Running: running,
 	})
 	if err != nil {
 		return nil, err
@@ -187,8 +188,8 @@ func firstScripts(templates []*model.Template) []*model.ChangeScript {
 	return out
 }
 
-// beginTemplates does what templates want of a run that has begun: scripts of
-// the first render, or being opened again after a restart of the agent.
+// beginTemplates runs the scripts of the first render once the task has started, or opens
+// the templates again after a restart of the agent.
 func (r *Runner) beginTemplates(ctx context.Context, name string, run uint64) {
 	r.mu.Lock()
 	t := r.tasks[name]
@@ -228,8 +229,8 @@ func (r *Runner) resumeTemplates(ctx context.Context, name string) {
 	}
 }
 
-// act does what changed templates ask for. A task that does not run sees the new
-// files when it next starts.
+// act carries out the change_mode of changed templates. A task that does not run sees the
+// new files when it next starts.
 func (r *Runner) act(name string, c TemplateChange) {
 	r.mu.Lock()
 	t := r.tasks[name]
@@ -252,8 +253,8 @@ func (r *Runner) act(name string, c TemplateChange) {
 // signalTimeout bounds the delivery of a signal, retries included.
 const signalTimeout = time.Minute
 
-// signalForChange sends a signal because something has changed for the task, and fails the
-// task if that is not possible. what and reason are for the events.
+// signalForChange sends a signal to the task because a template or a token has changed, and
+// fails the task if it cannot. what and reason are for the events.
 func (r *Runner) signalForChange(ctx context.Context, name, signal, what, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, signalTimeout)
 	defer cancel()
@@ -272,9 +273,29 @@ func (r *Runner) signalForChange(ctx context.Context, name, signal, what, reason
 	r.failByHook(name, what+" failed to send signal "+signal+": "+err.Error())
 }
 
-// failByHook kills a task because of something around it.
+// failByHook kills a task because a hook of it has failed, such as the signal after a
+// change of a template.
 func (r *Runner) failByHook(name, why string) {
 	r.post(name, task.Kill{Reason: model.TaskEvent{
 		Type: model.TaskHookFailed, Message: why, DisplayMessage: why, FailsTask: true, Details: map[string]string{"message": why, "fails_task": "true"},
 	}})
+}
+
+// registryOf returns from which part of a registry the templates of a task read: that of its
+// consul block, or else of its group's.
+func registryOf(a *model.Allocation, t *model.Task) template.Registry {
+	own := t.Consul
+	if tg := a.Job.LookupTaskGroup(a.TaskGroup); own == nil && tg != nil {
+		own = tg.Consul
+	}
+	if own == nil {
+		own = &model.Consul{}
+	}
+	out := template.Registry{Cluster: own.Cluster, Namespace: own.Namespace, Partition: own.Partition}
+	if tg := a.Job.LookupTaskGroup(a.TaskGroup); tg != nil {
+		if l, ok := TaskLogin(a.ID, tg, t); ok {
+			out.As = l.ID
+		}
+	}
+	return out
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// updateTask gives a running task the resources that servers want for it now. A plugin
-// that is away is asked again, since the task is none the worse for it; any other failure
-// is reported. Nothing is reported of a run that has ended: its end is on its way.
+// updateTask gives a running task its newly assigned resources. While the plugin is away it
+// tries again, since that does not hurt the task; it reports any other failure. It reports
+// nothing for an ended run, since wait reports the end.
 func (r *Runner) updateTask(driverName, name string, run uint64) {
 	id := taskID(r.id, name, run)
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {

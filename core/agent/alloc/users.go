@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Users are the user ids that the node gives to allocs, so that tasks of one alloc
-// cannot signal, trace or read those of another. An id is an alloc's until its
+// Users are the user ids that the node gives to allocs, so that tasks of one alloc cannot
+// signal, trace or read the processes and files of another. An id is an alloc's until its
 // directory is removed. Which alloc has which id is kept in the allocs' records.
 type Users struct {
 	min, max int
@@ -22,8 +22,8 @@ type Users struct {
 	owners map[int]map[string]bool // the allocs of an id
 }
 
-// NewUsers returns the ids from min to max, of which those are never given that exist
-// as users of the machine. A max of 0 means that allocs get no ids.
+// NewUsers returns the ids from min to max. Ids of existing users of the machine are never
+// given. A max of 0 means that allocs get no ids.
 func NewUsers(min, max int, exists func(uid int) bool) *Users {
 	return &Users{min: min, max: max, exists: exists, next: min, byID: map[string]int{}, owners: map[int]map[string]bool{}}
 }
@@ -31,7 +31,7 @@ func NewUsers(min, max int, exists func(uid int) bool) *Users {
 // Enabled reports whether allocs get ids.
 func (u *Users) Enabled() bool { return u != nil && u.max > 0 }
 
-// Hold notes that an alloc has an id, as an earlier agent has recorded it.
+// Hold records that an alloc has an id, which an earlier agent has stored.
 func (u *Users) Hold(allocID string, uid int) {
 	if u == nil || uid == 0 {
 		return
@@ -48,9 +48,9 @@ func (u *Users) hold(allocID string, uid int) {
 	u.byID[allocID], u.owners[uid][allocID] = uid, true
 }
 
-// Assign returns the id of an alloc: the one that it has, that of the alloc whose data
-// it takes over, or a free one. Ids are given in turn, so that one that was freed is
-// not given again at once.
+// Assign returns the id of an alloc: the one that it has, the id of the alloc whose data it
+// takes over, or a free one. Ids are given in turn, so that one that was freed is not given
+// again at once.
 func (u *Users) Assign(allocID, previous string) (int, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// validate asks the driver what is wrong with the config, in which everything is replaced
-// now. A config with an error is refused for good, with all errors in one event. If the
-// driver cannot answer, its start decides.
+// validate makes the driver check the config, in which all variables are replaced. A config
+// with errors fails the task for good, with all errors in one event. If the driver cannot
+// answer, the task is started.
 func (p *preparation) validate(ctx context.Context, config *driver.TaskConfig) error {
 	v, ok := p.driver.(driver.Validator)
 	if !ok {

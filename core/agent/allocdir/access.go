@@ -14,13 +14,13 @@ const (
 
 // Access says who of the machine's users may enter a task's folder, and its secrets.
 type Access struct {
-	uid, gid        int // of the owner
+	uid, gid        int // ids of the owner
 	folder, secrets fs.FileMode
 }
 
-// AccessOf lets in a user of the machine, whom the task runs as, and root. A task
-// that is root may have children that are not, and are no other user's either: they
-// reach its folder, not its secrets.
+// AccessOf returns the access of a task that runs as a user of the machine: that user and
+// root may enter. A task of root may have child processes of other users: they may enter
+// its folder, but not its secrets.
 func AccessOf(uid, gid int) Access {
 	out := Access{uid: uid, gid: gid, folder: closed, secrets: closed}
 	if uid == 0 {
@@ -29,9 +29,9 @@ func AccessOf(uid, gid int) Access {
 	return out
 }
 
-// AccessWithin is for tasks that do not reach their folders by their paths: it lets
-// in nobody but root, beneath whose folder whoever is shown the secrets may enter
-// them.
+// AccessWithin returns the access of a task that sees its folders at other paths, such as
+// in a container: only root may enter the task's folder, and every user to whom the secrets
+// are mounted may enter them.
 func AccessWithin() Access { return Access{folder: closed, secrets: open} }
 
 // AccessOfAll lets in every user of the machine.

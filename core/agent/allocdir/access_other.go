@@ -5,7 +5,7 @@
 
 package allocdir
 
-// Admit does nothing: folders have what the folder above them gives.
+// Admit does nothing: folders inherit the permissions of the folder above.
 func (d Dir) Admit(task string, _ Access) error { return checkTaskName(task) }
 
 // AdmitShared does nothing, either.

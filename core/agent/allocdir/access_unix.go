@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Admit opens a task's folder and its secrets to whom access says, and closes them to
-// all others. It may be repeated. An agent that is not root cannot give folders away:
-// its tasks run as its own user.
+// Admit opens a task's folder and its secrets to the users in access, and closes them to
+// all others. It may be repeated. An agent that is not root cannot give folders away: its
+// tasks run as its own user.
 func (d Dir) Admit(task string, access Access) error {
 	if err := checkTaskName(task); err != nil {
 		return err
@@ -57,8 +57,8 @@ func (a Access) apply(f *os.File, mode fs.FileMode) error {
 	return f.Chmod(mode)
 }
 
-// openFolder opens a folder of the alloc, none of whose names may be a link: also one
-// that leads to another task's folder is refused.
+// openFolder opens a folder of the alloc, and refuses a path with a link, even if it leads
+// to another task's folder.
 func (d Dir) openFolder(names ...string) (*os.File, error) {
 	at, err := unix.Open(d.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for _, name := range names {

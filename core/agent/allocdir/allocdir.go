@@ -57,7 +57,7 @@ func (d Dir) Task(task string) string { return filepath.Join(d.Path, task) }
 // Local is what NOMAD_TASK_DIR names.
 func (d Dir) Local(task string) string { return filepath.Join(d.Path, task, LocalDir) }
 
-// Secrets is what NOMAD_SECRETS_DIR names.
+// Secrets returns the path of the task's secrets folder (NOMAD_SECRETS_DIR).
 func (d Dir) Secrets(task string) string { return filepath.Join(d.Path, task, SecretsDir) }
 
 // LogPrefix is the name of a task's log files without their number; kind is
@@ -82,9 +82,8 @@ func (d Dir) BuildTask(task string) error {
 	return d.folders(task, task+"/"+LocalDir, task+"/"+SecretsDir, task+"/"+TmpDir)
 }
 
-// TakeOver moves the data of an alloc that has ended here: alloc/data and the
-// local folder of each task. What was moved before, or is not there, is passed
-// over, as is what is no folder.
+// TakeOver moves the data of an alloc that has ended here: alloc/data and the local folder
+// of each task. It skips what was moved before, does not exist or is not a folder.
 func (d Dir) TakeOver(from Dir, tasks []string) error {
 	moves := []string{SharedDir + "/" + DataDir}
 	for _, t := range tasks {
@@ -146,7 +145,7 @@ func (d Dir) folders(names ...string) error {
 			continue
 		}
 		if err == nil {
-			err = root.Chmod(name, modeOf(name)) // what the umask took away
+			err = root.Chmod(name, modeOf(name)) // the umask has removed some permissions
 		}
 		if err != nil {
 			return fmt.Errorf("make the folder %q of the alloc: %w", name, err)
@@ -155,8 +154,9 @@ func (d Dir) folders(names ...string) error {
 	return nil
 }
 
-// modeOf: tasks run as any user, so what is theirs is open to all, below a task's
-// folder that is not. In a task's tmp folder nobody removes what belongs to others.
+// modeOf returns the mode of a folder. Tasks may run as any user, so their folders are open
+// to all; the task's folder above them is not. In a task's tmp folder users cannot remove
+// each other's files.
 func modeOf(name string) fs.FileMode {
 	task, folder, _ := strings.Cut(name, "/")
 	switch {

@@ -27,10 +27,10 @@ type Owner struct{ UID, GID int }
 // Manifest is the first entry of the stream in which data moves to another node.
 type Manifest struct {
 	Version int
-	// Owner is what tasks without a user ran as. The receiver gives its files to those
-	// that such tasks run as there; all other ids stay.
+	// Owner is what tasks without a user ran as. The receiver gives this owner's files to
+	// the user of such tasks on its own node; all other ids stay.
 	Owner Owner
-	// Bytes and Entries are how much follows.
+	// Bytes and Entries are the size and the number of the files and folders that follow.
 	Bytes, Entries int64
 }
 
@@ -53,12 +53,12 @@ const MostMoved = 1_000_000
 
 const (
 	maxNote = 64 << 10 // size of the first and the last entry
-	maxPath = 4096     // of an entry's name and of a link's target
+	maxPath = 4096     // bytes of an entry's name and of a link's target
 )
 
-// What was received and is not yet in its place lies in the private folder of the first
-// task, which no API shows. moved is what is being received, and a file beside it says
-// that all of it has arrived.
+// Received data stays in the private folder of the first task, which no API shows, until it
+// is moved into place. The folder moved holds it, and a file beside it marks that all of it
+// has arrived.
 const (
 	movedDir    = PrivateDir + "/moved"
 	movedMarker = PrivateDir + "/moved.complete"
@@ -85,16 +85,16 @@ func (d Dir) Adopt(tasks []string) error {
 			continue // the alloc before had none, or it was put into its place before
 		}
 		if err := root.RemoveAll(m); err != nil {
-			return fmt.Errorf("make room for the data of the alloc before in %q: %w", m, err)
+			return fmt.Errorf("make room for the data of the previous alloc in %q: %w", m, err)
 		}
 		if err := root.Rename(staged, m); err != nil {
-			return fmt.Errorf("put the data of the alloc before into %q: %w", m, err)
+			return fmt.Errorf("put the data of the previous alloc into %q: %w", m, err)
 		}
 	}
 	return errors.Join(root.RemoveAll(from), root.Remove(tasks[0]+"/"+movedMarker))
 }
 
-// Discard removes what was received in part.
+// Discard removes partly received data.
 func (d Dir) Discard(tasks []string) error {
 	root, err := os.OpenRoot(d.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +106,7 @@ func (d Dir) Discard(tasks []string) error {
 	defer root.Close()
 	err = errors.Join(root.RemoveAll(tasks[0]+"/"+movedMarker), root.RemoveAll(tasks[0]+"/"+movedDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove what had arrived of the data of the alloc before: %w", err)
+		return fmt.Errorf("remove the partly received data of the previous alloc: %w", err)
 	}
 	return nil
 }

@@ -15,24 +15,14 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
-	"time"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// FileInfo is what the API says about a file.
-type FileInfo struct {
-	Name        string
-	IsDir       bool
-	Size        int64
-	FileMode    string
-	ModTime     time.Time
-	ContentType string `json:",omitempty"`
-}
-
 // List returns the entries of a folder, sorted by name. name is relative to the
 // alloc's directory.
-func (d Dir) List(name string) ([]FileInfo, error) {
+func (d Dir) List(name string) ([]model.FileInfo, error) {
 	f, err := d.Open(name)
 	if err != nil {
 		return nil, err
@@ -42,7 +32,7 @@ func (d Dir) List(name string) ([]FileInfo, error) {
 	if err != nil {
 		return nil, errdefs.InvalidArgumentf("list %q: %w", name, err)
 	}
-	out := make([]FileInfo, 0, len(entries))
+	out := make([]model.FileInfo, 0, len(entries))
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
@@ -55,15 +45,15 @@ func (d Dir) List(name string) ([]FileInfo, error) {
 }
 
 // Stat describes a file or folder.
-func (d Dir) Stat(name string) (FileInfo, error) {
+func (d Dir) Stat(name string) (model.FileInfo, error) {
 	f, err := d.Open(name)
 	if err != nil {
-		return FileInfo{}, err
+		return model.FileInfo{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return FileInfo{}, fmt.Errorf("stat %q: %w", name, err)
+		return model.FileInfo{}, fmt.Errorf("stat %q: %w", name, err)
 	}
 	out := fileInfo(info)
 	if info.Mode().IsRegular() {
@@ -72,7 +62,7 @@ func (d Dir) Stat(name string) (FileInfo, error) {
 	return out, nil
 }
 
-// Open opens a file or directory of the alloc for reading. It rejects everything else,
+// Open opens a file or directory of the alloc for reading. It rejects other types of files,
 // because opening a FIFO would block.
 func (d Dir) Open(name string) (*os.File, error) {
 	root, err := os.OpenRoot(d.Path)
@@ -99,6 +89,9 @@ func (d Dir) Open(name string) (*os.File, error) {
 	}
 	if err != nil {
 		return nil, errdefs.InvalidArgumentf("open %q: %w", name, err)
+	}
+	if err := ownFile(d.Path, f, name); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
@@ -132,7 +125,7 @@ func resolve(root *os.Root, name string) (string, error) {
 		}
 		at := strings.Join(append(done[:len(done):len(done)], part), "/")
 		target, err := root.Readlink(at)
-		if err != nil { // no link, or not there: opening it will say so
+		if err != nil { // no link, or it does not exist: opening it will report that
 			done = append(done, part)
 			continue
 		}
@@ -150,8 +143,8 @@ func resolve(root *os.Root, name string) (string, error) {
 	return strings.Join(done, "/"), nil
 }
 
-func fileInfo(i fs.FileInfo) FileInfo {
-	return FileInfo{Name: i.Name(), IsDir: i.IsDir(), Size: i.Size(), FileMode: i.Mode().String(), ModTime: i.ModTime().UTC()}
+func fileInfo(i fs.FileInfo) model.FileInfo {
+	return model.FileInfo{Name: i.Name(), IsDir: i.IsDir(), Size: i.Size(), FileMode: i.Mode().String(), ModTime: i.ModTime().UTC()}
 }
 
 func contentType(f *os.File, name string) string {

@@ -30,11 +30,11 @@ type Receipt struct {
 	Progress func(done, total int64)
 }
 
-// Receive reads a stream of Send and keeps what it contains aside, until Adopt puts it
-// into its place: what breaks off leaves nothing. The stream is not trusted: everything is
-// made beneath folders that the stream itself has made, never through a link. A file loses
-// the bits by which it would run as its owner. Errors of class InvalidArgument say that
-// the data cannot be taken; a repetition does not help.
+// Receive reads a stream of Send and stores its contents aside until Adopt moves them into
+// place, so that an interrupted stream leaves nothing. The stream is not trusted: Receive
+// makes files only below folders that the stream itself has made, never through a link. A
+// file loses the bits by which it would run as its owner. Errors of class InvalidArgument
+// say that the data cannot be taken; a repetition does not help.
 func (d Dir) Receive(in io.Reader, tasks []string, how Receipt) (Summary, error) {
 	if err := d.Discard(tasks); err != nil {
 		return Summary{}, err
@@ -52,7 +52,7 @@ func (d Dir) Receive(in io.Reader, tasks []string, how Receipt) (Summary, error)
 	return sum, d.markArrived(tasks)
 }
 
-// makeStaging makes the folder for what is being received, and opens it.
+// makeStaging makes the folder for the received data, and opens it.
 func (d Dir) makeStaging(tasks []string) (*os.Root, error) {
 	top, err := os.OpenRoot(d.Path)
 	if err != nil {
@@ -73,11 +73,11 @@ func (d Dir) makeStaging(tasks []string) (*os.Root, error) {
 // markArrived notes that everything was received, once that is on the disk.
 func (d Dir) markArrived(tasks []string) error {
 	if err := syncTree(filepath.Join(d.Path, tasks[0], filepath.FromSlash(movedDir))); err != nil {
-		return fmt.Errorf("write the data of the alloc before to disk: %w", err)
+		return fmt.Errorf("write the data of the previous alloc to disk: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(d.Path, tasks[0], filepath.FromSlash(movedMarker)), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("note that the data of the alloc before has arrived: %w", err)
+		return fmt.Errorf("note that the data of the previous alloc has arrived: %w", err)
 	}
 	return errors.Join(f.Sync(), f.Close())
 }
@@ -95,7 +95,7 @@ type receiver struct {
 func (r *receiver) all(wanted []string) (Summary, error) {
 	h, err := r.in.Next()
 	if err == nil && h.Name != manifestName {
-		err = errdefs.InvalidArgumentf("the data of the alloc before begins with %q, which is no manifest; run the same version on both nodes", h.Name)
+		err = errdefs.InvalidArgumentf("the data of the previous alloc begins with %q, which is not a manifest; run the same version on both nodes", h.Name)
 	}
 	if err == nil {
 		err = r.note(&r.about)
@@ -107,7 +107,7 @@ func (r *receiver) all(wanted []string) (Summary, error) {
 		return Summary{}, err
 	}
 	if r.about.Version != streamVersion {
-		return Summary{}, errdefs.InvalidArgumentf("the data of the alloc before has the version %d, this node reads %d; run the same version on both nodes", r.about.Version, streamVersion)
+		return Summary{}, errdefs.InvalidArgumentf("the data of the previous alloc has the version %d, this node reads %d; run the same version on both nodes", r.about.Version, streamVersion)
 	}
 	r.report()
 	for {
@@ -128,9 +128,9 @@ func (r *receiver) all(wanted []string) (Summary, error) {
 func (r *receiver) admit(bytes, entries int64) error {
 	switch {
 	case bytes > r.how.MostBytes:
-		return errdefs.InvalidArgumentf("the data of the alloc before has %d bytes, and its ephemeral_disk has a size of %d: make size larger", bytes, r.how.MostBytes)
+		return errdefs.InvalidArgumentf("the data of the previous alloc has %d bytes, and its ephemeral_disk has a size of %d: make size larger", bytes, r.how.MostBytes)
 	case entries > MostMoved:
-		return errdefs.InvalidArgumentf("the data of the alloc before has %d files and folders; at most %d are moved", entries, MostMoved)
+		return errdefs.InvalidArgumentf("the data of the previous alloc has %d files and folders; at most %d are moved", entries, MostMoved)
 	}
 	return nil
 }
@@ -143,10 +143,10 @@ func (r *receiver) report() {
 
 func brokenStream(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errdefs.Unavailablef("the data of the alloc before broke off")
+		return errdefs.Unavailablef("the data of the previous alloc broke off")
 	}
 	if errors.Is(err, tar.ErrHeader) {
-		return errdefs.InvalidArgumentf("the data of the alloc before is no archive: %w", err)
+		return errdefs.InvalidArgumentf("the data of the previous alloc is not an archive: %w", err)
 	}
 	return err
 }
@@ -158,7 +158,7 @@ func (r *receiver) note(into any) error {
 		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return errdefs.InvalidArgumentf("read what the data of the alloc before says about itself: %w", err)
+		return errdefs.InvalidArgumentf("read the manifest of the previous alloc's data: %w", err)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (r *receiver) entry(h *tar.Header, wanted []string) error {
 	case tar.TypeLink:
 		err = r.link(name, h)
 	default:
-		return errdefs.InvalidArgumentf("the data of the alloc before has %q, which is no file, folder or link", name)
+		return errdefs.InvalidArgumentf("the data of the previous alloc has %q, which is not a file, folder or link", name)
 	}
 	if err != nil {
 		return fmt.Errorf("receive %q: %w", name, err)
@@ -202,13 +202,13 @@ func (r *receiver) check(name string, h *tar.Header, wanted []string) error {
 	top := slices.Contains(wanted, name)
 	switch {
 	case len(name) > maxPath || len(h.Linkname) > maxPath || name != path.Clean(name) || !filepath.IsLocal(name) || strings.Contains(name, "\\") && filepath.Separator == '\\':
-		return errdefs.InvalidArgumentf("the data of the alloc before has the path %q, which no file of an alloc has", name)
+		return errdefs.InvalidArgumentf("the data of the previous alloc has the path %q, which no file of an alloc has", name)
 	case top && h.Typeflag != tar.TypeDir:
-		return errdefs.InvalidArgumentf("the data of the alloc before has %q, which is no folder", name)
+		return errdefs.InvalidArgumentf("the data of the previous alloc has %q, which is not a folder", name)
 	case top:
 		return r.root.MkdirAll(path.Dir(name), closed)
 	case !r.folders[path.Dir(name)]:
-		return errdefs.InvalidArgumentf("the data of the alloc before has the path %q outside of the folders that move", name)
+		return errdefs.InvalidArgumentf("the data of the previous alloc has the path %q outside of the folders that move", name)
 	}
 	return nil
 }
@@ -274,8 +274,8 @@ func (r *receiver) own(name string, h *tar.Header) error {
 	return r.root.Lchown(name, uid, gid)
 }
 
-// finish compares what has come with what was sent, and completes the folders: the inner
-// ones first, because writing into a folder changes its time.
+// finish compares the received data with the sender's counts, and sets modes and times of
+// the folders: the inner folders first, because writing into a folder changes its time.
 func (r *receiver) finish() (Summary, error) {
 	var sent Summary
 	if err := r.note(&sent); err != nil {
@@ -283,7 +283,7 @@ func (r *receiver) finish() (Summary, error) {
 	}
 	r.got.Skipped = sent.Skipped
 	if sent != r.got {
-		return Summary{}, errdefs.InvalidArgumentf("the data of the alloc before is incomplete: %+v was sent, and %+v has arrived", sent, r.got)
+		return Summary{}, errdefs.InvalidArgumentf("the data of the previous alloc is incomplete: %+v was sent, and %+v has arrived", sent, r.got)
 	}
 	for _, h := range slices.Backward(r.made) {
 		name := strings.TrimSuffix(h.Name, "/")

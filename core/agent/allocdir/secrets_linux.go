@@ -65,8 +65,8 @@ func onOtherDevice(root *os.Root, f *os.File) (bool, error) {
 	return above.Sys().(*syscall.Stat_t).Dev != own.Sys().(*syscall.Stat_t).Dev, nil
 }
 
-// mountMemory mounts through the open folder: whatever a task puts into its
-// place meanwhile is not followed.
+// mountMemory mounts through the open folder, so that it does not follow a link that a task
+// puts into its place.
 func mountMemory(f *os.File, sizeMB int) error {
 	if sizeMB <= 0 {
 		sizeMB = DefaultSecretsMB
@@ -79,7 +79,7 @@ func mountMemory(f *os.File, sizeMB int) error {
 	return nil
 }
 
-// ProbeSecrets says by its error why MountSecrets cannot work below a folder.
+// ProbeSecrets returns an error if MountSecrets cannot work below a folder.
 func ProbeSecrets(root string) error {
 	dir, err := os.MkdirTemp(root, ".probe-")
 	if err != nil {
@@ -103,7 +103,7 @@ func Detach(dir string) error {
 	if err != nil {
 		return err
 	}
-	for i := len(points) - 1; i >= 0; i-- { // what was mounted last goes first
+	for i := len(points) - 1; i >= 0; i-- { // unmount in reverse order
 		if err := unmount(points[i]); err != nil {
 			return err
 		}

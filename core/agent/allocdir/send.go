@@ -67,8 +67,8 @@ type folder struct {
 	root *os.Root
 }
 
-// openMovable opens those of the folders that are there. A folder that a task has
-// replaced by a link is not.
+// openMovable opens the folders that exist. A folder that a task has replaced by a link is
+// not.
 func (d Dir) openMovable(names []string) (folders []folder, closeAll func(), err error) {
 	closeAll = func() {
 		for _, f := range folders {
@@ -228,7 +228,8 @@ func (s *sender) file(f folder, name string, h *tar.Header, info fs.FileInfo) er
 	return err
 }
 
-// tarMode returns the permissions of a file, with those that tar numbers in its own way.
+// tarMode returns the permissions of a file in the numbers of tar, which differ for setuid,
+// setgid and sticky.
 func tarMode(m fs.FileMode) int64 {
 	out := int64(m.Perm())
 	for bit, tarBit := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {

@@ -16,9 +16,9 @@ import (
 // backlog is how many connections to a socket may wait to be accepted.
 const backlog = 64
 
-// ListenSecrets makes a socket in a task's secrets folder, in place of one that is there,
-// and listens on it without blocking. Whoever may enter the folder may connect. The path of
-// a folder may be longer than that of a socket can be, and a task may put links into its
+// ListenSecrets makes a socket in a task's secrets folder, replacing an existing one, and
+// listens on it without blocking. Whoever may enter the folder may connect. The path of a
+// folder may be longer than that of a socket can be, and a task may put links into its
 // folder, so the socket is made through the open folder.
 func (d Dir) ListenSecrets(task, name string) (*os.File, error) {
 	if err := checkTaskName(task); err != nil {
@@ -34,7 +34,7 @@ func (d Dir) ListenSecrets(task, name string) (*os.File, error) {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
 	if err := listenIn(fd, int(folder.Fd()), name); err != nil {
-		_ = unix.Close(fd) // nobody has it yet
+		_ = unix.Close(fd) // not passed to anybody yet
 		return nil, fmt.Errorf("make the socket %s of task %q: %w", name, task, err)
 	}
 	return os.NewFile(uintptr(fd), name), nil

@@ -13,7 +13,7 @@ import (
 )
 
 // Replace puts a file below root in its place at once: readers see the old or the new one.
-// A uid or gid of -1 leaves the owner to be the agent's.
+// A uid or gid of -1 leaves the agent as the owner.
 func Replace(root *os.Root, name string, data []byte, mode fs.FileMode, uid, gid int) error {
 	dir := filepath.Dir(name)
 	if err := root.MkdirAll(dir, 0o755); err != nil {
@@ -67,7 +67,7 @@ func (d Dir) WriteSecret(task, name string, data []byte) error {
 	}
 	mode, uid, gid := fs.FileMode(0o600), -1, -1
 	if info.Mode().Perm()&0o007 != 0 {
-		mode = 0o644 // any user: what is above the folder says who gets here
+		mode = 0o644 // any user: the folder above decides who gets here
 	} else if os.Geteuid() == 0 {
 		uid, gid, _, _ = ownerAndNode(info)
 	}

@@ -19,9 +19,9 @@ const fetchSize = 256
 type Fetch func(ctx context.Context, ids []string) ([]*model.Allocation, error)
 
 // Apply makes the node run what is assigned: it fetches what has changed, starts and
-// updates runners, and stops what servers no longer have. What is only missing from a
-// full set is stopped if the leader vouches for the set and the servers have everything
-// that this node has seen; doubted says that they have not.
+// updates runners, and stops what servers no longer have. An alloc that is merely missing
+// from a full set is stopped only if the leader vouches for the set and the servers have
+// everything that this node has seen; doubted means that they have not.
 func (s *Set) Apply(ctx context.Context, x *rpc.Assignments, doubted bool, fetch Fetch) error {
 	for chunk := range slices.Chunk(s.changedIn(x), fetchSize) {
 		list, err := fetch(ctx, chunk)
@@ -134,7 +134,7 @@ func (s *Set) run(x *model.Allocation) {
 	switch {
 	case r != nil:
 		r.Update(x)
-		s.cfg.Limited() // its group may say something else now
+		s.cfg.Limited() // its group may have another limit now
 		if unknown {
 			s.tell(r)
 		}
@@ -142,14 +142,14 @@ func (s *Set) run(x *model.Allocation) {
 		// It has ended here before and was collected since.
 	case x.ServerTerminalStatus():
 		s.cfg.Updates.Put(neverRan(x, model.AllocClientStatusComplete, "The allocation was stopped before it was started"), false)
-	case unknown: // it ran here: to start it anew would do its work twice
+	case unknown: // it ran here: starting it again would do its work twice
 		s.cfg.Updates.Put(neverRan(x, model.AllocClientStatusFailed, "the node does not know the allocation any more: what its agent kept of it is gone"), true)
 	default:
 		s.begin(x)
 	}
 }
 
-// tell has the servers hear at once what is true of an alloc.
+// tell reports the true state of an alloc to the servers at once.
 func (s *Set) tell(r *alloc.Runner) {
 	if v, ok := r.Report(); ok {
 		s.cfg.Updates.Put(v, true)
@@ -175,7 +175,7 @@ func (s *Set) add(id string, r *alloc.Runner) bool {
 		return false
 	}
 	s.runners[id] = r
-	s.work.Go(r.Start) // its first write to disk joins those of the others
+	s.work.Go(r.Start) // its first write to disk joins the first writes of the others
 	return true
 }
 

@@ -60,7 +60,7 @@ func New(cfg Config) *Set {
 	}
 }
 
-// Restore goes on with what an earlier agent on this data directory ran.
+// Restore continues the allocs that an earlier agent ran with this data directory.
 func (s *Set) Restore(records []*alloc.Record) {
 	for _, rec := range records {
 		s.cfg.Run.Users.Hold(rec.Alloc.ID, rec.UID) // also of one that cannot be restored
@@ -132,9 +132,9 @@ func (s *Set) Remove(ctx context.Context, r *alloc.Runner) error {
 	return nil
 }
 
-// Owned reports whether a task of a driver is an alloc's, or may be: an alloc that
-// could not be restored owns all of its tasks, and what has no name of ours is
-// somebody else's.
+// Owned reports whether a task of a driver belongs, or may belong, to an alloc: an alloc
+// that could not be restored owns all of its tasks, and a task whose id does not have our
+// form belongs to somebody else.
 func (s *Set) Owned(taskID string) bool {
 	allocID, name, run, ok := alloc.ParseTaskID(taskID)
 	if !ok {
@@ -146,8 +146,8 @@ func (s *Set) Owned(taskID string) bool {
 	return unrestored || r != nil && r.Owns(name, run)
 }
 
-// OwnsNetwork reports whether an alloc has a network, or may have: so does one that could
-// not be restored.
+// OwnsNetwork reports whether an alloc has, or may have, a network. An alloc that could not
+// be restored may have one.
 func (s *Set) OwnsNetwork(allocID string) bool {
 	s.mu.Lock()
 	r, unrestored := s.runners[allocID], s.unrestored[allocID]
@@ -155,8 +155,25 @@ func (s *Set) OwnsNetwork(allocID string) bool {
 	return unrestored || r != nil && r.UsesNetwork()
 }
 
-// UsesDevices reports whether a task uses its devices, or may: so does one of an alloc that
-// could not be restored.
+// UsesVolumes reports whether an alloc has, or may have, volumes of storage plugins. An alloc
+// that could not be restored may have some.
+func (s *Set) UsesVolumes(allocID string) bool {
+	s.mu.Lock()
+	r, unrestored := s.runners[allocID], s.unrestored[allocID]
+	s.mu.Unlock()
+	return unrestored || r != nil && r.UsesVolumes()
+}
+
+// Lives reports whether an alloc has not ended on this node, or may not have.
+func (s *Set) Lives(allocID string) bool {
+	s.mu.Lock()
+	r, unrestored := s.runners[allocID], s.unrestored[allocID]
+	s.mu.Unlock()
+	return unrestored || r != nil && !r.Ended()
+}
+
+// UsesDevices reports whether a task uses, or may use, its devices. A task of an alloc that
+// could not be restored may use them.
 func (s *Set) UsesDevices(allocID, task string) bool {
 	s.mu.Lock()
 	r, unrestored := s.runners[allocID], s.unrestored[allocID]
@@ -180,8 +197,8 @@ func (s *Set) Close() {
 	s.work.Wait()
 }
 
-// OwnsCgroup reports whether a cgroup of this agent is that of a task of an alloc, or may
-// be. It has the alloc remove one that the task has no use for.
+// OwnsCgroup reports whether a cgroup of this agent belongs to a task of an alloc, or may
+// belong to one. It makes the alloc remove a cgroup that its task no longer uses.
 func (s *Set) OwnsCgroup(allocID, task string) bool {
 	s.mu.Lock()
 	r, unrestored := s.runners[allocID], s.unrestored[allocID]

@@ -23,9 +23,8 @@ import (
 
 // Config configures the fetching of artifacts. Start with DefaultConfig.
 type Config struct {
-	// Binary is the path of drover-artifact. Empty is what the environment
-	// variable DROVER_ARTIFACT_BINARY names, or the one beside the agent's own
-	// executable.
+	// Binary is the path of drover-artifact. If it is empty, the environment variable
+	// DROVER_ARTIFACT_BINARY names it, or else it lies beside the agent's own executable.
 	Binary string
 	// Limits of one fetch; zero means no limit.
 	Limits wire.Limits
@@ -94,11 +93,11 @@ func New(cfg Config, logger hclog.Logger) *Fetcher {
 	}
 }
 
-// Fetch fetches an artifact and puts it in its destination, or changes nothing that a
-// task can see. It calls progress, which may be nil, at intervals with the number of
+// Fetch fetches an artifact and puts it in its destination, and on failure changes nothing
+// that a task can see. It calls progress, which may be nil, at intervals with the number of
 // bytes so far. InvalidArgument: the request can never succeed (a bad source, a wrong
-// checksum, a limit, an escape). Canceled: ctx has ended. Unavailable: everything
-// else. The text contains no credentials of the source.
+// checksum, a limit, an escape). Canceled: ctx has ended. Unavailable: everything else. The
+// text contains no credentials of the source.
 func (f *Fetcher) Fetch(ctx context.Context, req Request, progress func(bytes int64)) error {
 	if req.Artifact == nil {
 		return errdefs.InvalidArgumentf("there is no artifact to fetch; this is a defect of the caller")

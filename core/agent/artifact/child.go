@@ -112,9 +112,9 @@ func (f *Fetcher) runChild(ctx context.Context, binary string, st *stage, ask *w
 	if err := cmd.Start(); err != nil {
 		return errdefs.Unavailablef("start %s: %w", binary, err)
 	}
-	// The child ends when its input is closed, so keep the input open until the child
-	// has ended: if the agent dies, its children end too. An error of writing the
-	// request shows in the answer.
+	// The child ends when its input is closed, so keep the input open until the child has
+	// ended: if the agent dies, its children end too. If writing the request fails, the
+	// answer reports it.
 	sent := make(chan error, 1)
 	go func() { sent <- wire.Write(stdin, ask) }()
 	answer, readErr := readAnswers(stdout, progress)

@@ -37,7 +37,7 @@ func (st *stage) inspect(cfg Config, mode string) error {
 		return errdefs.InvalidArgumentf("the source gave nothing; name a file or an archive (a folder cannot be read over http)")
 	}
 	if err != nil {
-		return fmt.Errorf("look at what was fetched: %w", err)
+		return fmt.Errorf("look at the fetched files: %w", err)
 	}
 	if mode == "file" && !info.Mode().IsRegular() {
 		return errdefs.InvalidArgumentf("the source gave %s where mode \"file\" asks for a file; use mode \"any\" or \"dir\"", kind(info.Mode()))
@@ -47,7 +47,7 @@ func (st *stage) inspect(cfg Config, mode string) error {
 	}
 	in := &inspection{root: out, cfg: cfg, child: st.child, links: map[inode]int{}}
 	if err := walk(out, wire.OutName, in.visit); err != nil {
-		return fmt.Errorf("inspect what was fetched: %w", err)
+		return fmt.Errorf("inspect the fetched files: %w", err)
 	}
 	return in.finish()
 }
@@ -119,7 +119,7 @@ func (in *inspection) checkLink(name, shown string) error {
 	}
 	out, err := in.root.OpenRoot(wire.OutName)
 	if err != nil {
-		return fmt.Errorf("open what was fetched: %w", err)
+		return fmt.Errorf("open the fetched file: %w", err)
 	}
 	defer func() { _ = out.Close() }()
 	if _, err := out.Stat(strings.TrimPrefix(name, wire.OutName+"/")); err != nil && !errors.Is(err, fs.ErrNotExist) {

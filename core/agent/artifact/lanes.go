@@ -33,7 +33,7 @@ type lane struct {
 	most  int64
 }
 
-// enter waits for a place; the error is that of ctx.
+// enter waits for a place; it fails only when ctx ends.
 func (l *lanes) enter(ctx context.Context) (*lane, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

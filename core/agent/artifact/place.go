@@ -84,16 +84,7 @@ func (p *placement) collide(from, to string) error {
 	if !come.IsDir() {
 		return nil
 	}
-	names, err := namesOf(p.root, from, maxEntries)
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		if err := p.collide(path.Join(from, n), path.Join(to, n)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.each(from, to, p.collide)
 }
 
 // parents makes the folders above the destination.
@@ -140,12 +131,17 @@ func (p *placement) move(from, to string) error {
 		}
 		return nil
 	}
+	return p.each(from, to, p.move)
+}
+
+// each calls do for everything in a folder, with its path there and in the folder to.
+func (p *placement) each(from, to string, do func(from, to string) error) error {
 	names, err := namesOf(p.root, from, maxEntries)
 	if err != nil {
 		return err
 	}
 	for _, n := range names {
-		if err := p.move(path.Join(from, n), path.Join(to, n)); err != nil {
+		if err := do(path.Join(from, n), path.Join(to, n)); err != nil {
 			return err
 		}
 	}
@@ -161,14 +157,8 @@ func (p *placement) copy(from, to string, info os.FileInfo) error {
 			return fmt.Errorf("make the folder: %w", err)
 		}
 		p.made = append(p.made, to)
-		names, err := namesOf(p.root, from, maxEntries)
-		if err != nil {
+		if err := p.each(from, to, p.move); err != nil {
 			return err
-		}
-		for _, n := range names {
-			if err := p.move(path.Join(from, n), path.Join(to, n)); err != nil {
-				return err
-			}
 		}
 	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := p.root.Readlink(from)
@@ -176,7 +166,7 @@ func (p *placement) copy(from, to string, info os.FileInfo) error {
 			return fmt.Errorf("read the link: %w", err)
 		}
 		if err := p.root.RemoveAll(to); err != nil {
-			return fmt.Errorf("replace what is there: %w", err)
+			return fmt.Errorf("replace the existing files: %w", err)
 		}
 		if err := p.root.Symlink(target, to); err != nil {
 			return fmt.Errorf("make the link: %w", err)
@@ -211,7 +201,7 @@ func (p *placement) copyFile(from, to string) (err error) {
 		}
 	}()
 	if err := p.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove what an earlier copy left: %w", err)
+		return fmt.Errorf("remove the remains of an earlier copy: %w", err)
 	}
 	dst, err := p.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -116,7 +116,7 @@ func hideSecrets(err error, source string, a *model.TaskArtifact) error {
 		rest = source
 	}
 	_, query, _ := strings.Cut(rest, "?")
-	values, _ := url.ParseQuery(query) // what can be read of it
+	values, _ := url.ParseQuery(query) // as far as it can be parsed
 	for k, vs := range values {
 		for _, v := range vs {
 			if !slices.Contains(plainParams, k) {

@@ -22,9 +22,9 @@ type stage struct {
 	f     *Fetcher
 	path  string
 	alloc *os.Root // the alloc's folder
-	name  string   // of the staging folder below it
-	child identity // who the child runs as
-	owner owner    // who gets the files
+	name  string   // name of the staging folder below path
+	child identity // user of the child process
+	owner owner    // owner of the fetched files
 }
 
 // stage creates the directory for a fetch, and removes those that an agent process
@@ -77,7 +77,7 @@ func (f *Fetcher) stale(alloc string) []string {
 	defer f.mu.Unlock()
 	entries, err := os.ReadDir(alloc)
 	if err != nil {
-		return nil // what is wrong shows when the folder is made
+		return nil // making the folder will report what is wrong
 	}
 	var out []string
 	for _, e := range entries {

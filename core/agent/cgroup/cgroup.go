@@ -11,7 +11,8 @@ const Root = "/sys/fs/cgroup"
 // Config configures a Tree.
 type Config struct {
 	Root string // default Root
-	// Owner names the agent among those of the machine, the same one after a restart.
+	// Owner names the agent, since a machine may have several. It stays the same over
+	// restarts.
 	Owner string
 	// Cores returns the cores that tasks may use; it may block until they are known.
 	Cores  func() []int
@@ -21,22 +22,22 @@ type Config struct {
 // Task is a task that gets a group.
 type Task struct {
 	AllocID, Name string
-	Cores         []int // reserved for it alone; nil: it shares what nobody has reserved
+	Cores         []int // cores reserved for this task alone; nil: it shares the cores that no task has reserved
 	Limits        *Limits
 }
 
-// Limits are what the host enforces on a task. Zero means no limit.
+// Limits are the limits that the host enforces on a task. Zero means no limit.
 type Limits struct {
-	MemoryBytes int64 // that it may use at most
-	// MemoryLowBytes is what it is likely to keep when the machine runs short.
+	MemoryBytes int64 // hard limit
+	// MemoryLowBytes is the memory that the kernel protects when the machine runs short.
 	MemoryLowBytes int64
-	CPUShares      int64 // its weight against others, of 1024 as usual
+	CPUShares      int64 // weight relative to other cgroups; 1024 is the default
 }
 
 // Group is the group of a task.
 type Group struct {
-	Version int // of cgroups: 1 or 2
-	// Dirs are its directories by controller. On version 1 each controller has its own,
-	// and that of cpuset may be shared with other tasks; on version 2 all are the same.
+	Version int // version of cgroups: 1 or 2
+	// Dirs are its directories by controller. On version 1 each controller has its own, and
+	// the cpuset directory may be shared with other tasks; on version 2 all are the same.
 	Dirs map[string]string
 }

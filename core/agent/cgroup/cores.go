@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxCore is above what the kernel numbers cores with.
+// maxCore is above the highest number that the kernel gives to a core.
 const maxCore = 1 << 16
 
 // format writes cores as the kernel reads them.

@@ -20,7 +20,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// end kills what runs in a group, and in groups below it, and removes it.
+// end kills the processes in a group and in the groups below it, and removes them.
 func (t *Tree) end(ctx context.Context, name string) error {
 	dirs := slices.DeleteFunc(t.layout.dirs(name), func(dir string) bool { return !isDir(dir) })
 	for len(dirs) > 0 {
@@ -55,7 +55,7 @@ func (t *Tree) kill(ctx context.Context, name string, dirs []string) {
 			found = append(found, p)
 		}
 	}
-	still := pidsIn(dirs) // a number may have become that of another process before it was looked up
+	still := pidsIn(dirs) // another process may have got the number before it was looked up
 	for _, p := range found {
 		if slices.Contains(still, p.Pid) {
 			_ = p.Kill() // an error means that it has ended
@@ -83,7 +83,7 @@ func pidsIn(dirs []string) []int {
 	for _, top := range dirs {
 		_ = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || !e.IsDir() {
-				return nil // what is gone has no processes
+				return nil // a removed group has no processes
 			}
 			raw, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 			for line := range strings.Lines(string(raw)) {

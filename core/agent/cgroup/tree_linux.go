@@ -26,9 +26,9 @@ type layout interface {
 	version() int
 	// top is a directory that exists once setUp has worked.
 	top() string
-	// setUp makes what all tasks have in common. It may be repeated.
+	// setUp makes the groups above the tasks' groups. It may be repeated.
 	setUp(cores []int) error
-	// setCores sets the cores of the tasks that share them and of those that reserve.
+	// setCores sets the shared cores and the reserved cores.
 	setCores(share, reserve []int) error
 	// reserved are the cores that groups of the tree have.
 	reserved() ([]int, error)
@@ -39,7 +39,7 @@ type layout interface {
 	dirs(name string) []string
 	// names are the tasks that have a group.
 	names() []string
-	// freeze stops the processes of a group, or lets them go on.
+	// freeze stops the processes of a group, or continues them.
 	freeze(name string, stop bool)
 }
 
@@ -52,7 +52,7 @@ type Tree struct {
 	rmdir  func(dir string) error
 
 	mu     sync.Mutex
-	told   bool             // that there is no tree
+	told   bool             // has logged that there is no tree
 	worked bool             // the tree has been set up
 	held   map[string][]int // by alloc: the cores of this agent's allocs
 }
@@ -70,7 +70,7 @@ func New(cfg Config) *Tree {
 	return t
 }
 
-// find returns the layout that fits what is mounted.
+// find returns the layout for the cgroup file systems that are mounted.
 func find(root string) (layout, error) {
 	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
 		v := &v2{root: root}
@@ -128,7 +128,7 @@ func (t *Tree) Make(ctx context.Context, task Task) (*Group, error) {
 // ownerMark is the extended attribute that names the agent that made a group.
 const ownerMark = "trusted.drover.agent"
 
-// setUp makes what all tasks have in common, if it is not there.
+// setUp makes the groups above the tasks' groups, if they do not exist.
 func (t *Tree) setUp(ctx context.Context) error {
 	if err := t.layout.setUp(t.cfg.Cores()); err != nil {
 		return err
@@ -158,8 +158,8 @@ func (t *Tree) refuse(why error) {
 	}
 }
 
-// Remove kills what runs in the group of a task and removes it. A group that does not
-// exist is no error.
+// Remove kills the processes in the group of a task and removes the group. A group that
+// does not exist is no error.
 func (t *Tree) Remove(ctx context.Context, allocID, task string) error {
 	name := nameOf(allocID, task)
 	if t.lacks != nil || !t.exists(name) {
@@ -185,8 +185,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Reserve sets the cores that an alloc of this agent has for itself, whatever its
-// drivers; none releases them. Adjust then writes what has changed.
+// Reserve sets the cores that an alloc of this agent has reserved, whatever its drivers; no
+// cores release them. Adjust then writes the change.
 func (t *Tree) Reserve(allocID string, cores []int) (changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -209,9 +209,10 @@ func (t *Tree) Adjust(ctx context.Context) error {
 	return t.locked(ctx, func() error { return t.share(nil) })
 }
 
-// share writes which cores are shared and which are reserved, those in extra too.
-// Where all are reserved, all are shared as well: a task without cores must run
-// somewhere, and the scheduler places none beside tasks that have them all.
+// share writes which cores are shared and which are reserved; the cores in extra are
+// reserved, too. If all cores are reserved, all are shared as well: a task without cores
+// must be able to start, although the scheduler places none beside tasks that have reserved
+// all cores.
 func (t *Tree) share(extra []int) error {
 	reserved, err := t.layout.reserved()
 	if err != nil {
@@ -239,7 +240,7 @@ func (t *Tree) locked(ctx context.Context, do func() error) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close() // which releases the lock
+	defer dir.Close() // closing releases the lock
 	for {
 		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
@@ -254,7 +255,7 @@ func (t *Tree) locked(ctx context.Context, do func() error) error {
 	}
 }
 
-// poll is the pause before a look at something that changes soon.
+// poll is the pause between two checks of a condition that becomes true soon.
 const poll = 10 * time.Millisecond
 
 func pause(ctx context.Context) error {
@@ -268,15 +269,15 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// Sweep removes the groups of this agent whose tasks nobody owns, which an agent that
-// was killed has left. It returns the names of tasks, as ALLOC.TASK, that it ended.
+// Sweep removes the groups of this agent whose tasks belong to no alloc, which a killed
+// agent may have left. It returns the names of tasks, as ALLOC.TASK, that it ended.
 func (t *Tree) Sweep(ctx context.Context, owned func(allocID, task string) bool) ([]string, error) {
 	if t.lacks != nil {
 		return nil, nil
 	}
 	var gone []string
 	var errs []error
-	for _, name := range t.layout.names() { // who owns them is asked after they were listed
+	for _, name := range t.layout.names() { // ask for owners only after listing, so that a new task is not taken for an orphan
 		allocID, task, ok := strings.Cut(name, ".")
 		if !ok || !t.mine(name) || owned(allocID, task) {
 			continue

@@ -204,8 +204,8 @@ func (v *v1) names() []string {
 	return slices.Compact(append(out, children(v.dir("cpuset", "reserve"))...))
 }
 
-// freezeLimit bounds the wait until all processes of a group have stopped. One that
-// waits for a disk does not stop; it is killed all the same.
+// freezeLimit bounds the wait until all processes of a group have stopped. A process that
+// waits for a disk does not stop; it is killed anyway.
 const freezeLimit = 500 * time.Millisecond
 
 func (v *v1) freeze(name string, stop bool) {

@@ -24,7 +24,7 @@ const scope = ".scope"
 func (*v2) version() int  { return 2 }
 func (v *v2) top() string { return filepath.Join(v.root, "nomad.slice") }
 
-// slice is where tasks without cores are, or those with cores.
+// slice returns the slice of the tasks that reserve cores, or of the tasks that do not.
 func (v *v2) slice(reserve bool) string {
 	if reserve {
 		return filepath.Join(v.top(), "reserve.slice")
@@ -123,7 +123,7 @@ func (v *v2) dirs(name string) []string {
 	return slices.Compact([]string{v.dirOf(name), filepath.Join(v.slice(false), name+scope)})
 }
 
-// dirOf is where the task is: among those with cores or those without.
+// dirOf returns the directory of a task, in whichever slice it is.
 func (v *v2) dirOf(name string) string {
 	if dir := filepath.Join(v.slice(true), name+scope); isDir(dir) {
 		return dir

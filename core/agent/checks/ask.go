@@ -145,7 +145,7 @@ func askHTTP(ctx context.Context, t Target) Outcome {
 		return Outcome{Status: Success, Code: answer.StatusCode, Output: "nomad: http ok"}
 	}
 	why := "answer " + answer.Status
-	if answer.Request.URL.Host == req.URL.Host { // what others say is not for readers of this alloc
+	if answer.Request.URL.Host == req.URL.Host { // the body of another host must not be shown to readers of this alloc
 		if said, _ := io.ReadAll(io.LimitReader(answer.Body, maxOutput)); len(said) > 0 {
 			why += ": " + string(said)
 		}

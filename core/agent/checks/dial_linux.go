@@ -20,8 +20,8 @@ import (
 )
 
 // dial connects to an address from within a network namespace. A socket stays in the
-// namespace in which it was made: only that one system call is made inside, on a thread of
-// its own, and nothing waits there.
+// namespace in which it was made, so only that one system call is made inside, on a
+// separate thread, and nothing waits there.
 func dial(ctx context.Context, netns, network, address string) (net.Conn, error) {
 	if netns == "" {
 		return (&net.Dialer{KeepAlive: -1}).DialContext(ctx, network, address)
@@ -87,7 +87,7 @@ func socket(family int) (int, error) {
 // socketIn makes a TCP socket in a namespace.
 func socketIn(netns string, family int) (int, error) {
 	if strings.HasPrefix(netns, "/proc/self/") || strings.HasPrefix(netns, "/proc/thread-self/") {
-		return -1, errdefs.InvalidArgumentf("%q is no namespace of an alloc", netns)
+		return -1, errdefs.InvalidArgumentf("%q is not a namespace of an alloc", netns)
 	}
 	ns, err := os.Open(netns)
 	if err != nil {
@@ -116,7 +116,7 @@ func socketIn(netns string, family int) (int, error) {
 		fd, err := socket(family)
 		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
-		} // else the thread ends with this goroutine, and nothing else runs in that namespace
+		} // otherwise the thread ends with this goroutine, and nothing else runs in that namespace
 		out <- made{fd, err}
 	}()
 	m := <-out

@@ -16,8 +16,8 @@ import (
 	"github.com/drover-project/drover/core/panics"
 )
 
-// Bounds of what runs at the same time. Checks beyond them wait for their turn; the
-// bound per alloc keeps one whose checks all hang from delaying those of others.
+// Bounds of what runs at the same time. Checks beyond them wait for their turn; the bound
+// per alloc keeps an alloc whose checks all hang from delaying the checks of others.
 const (
 	maxRunning         = 256
 	maxRunningPerAlloc = 8
@@ -30,14 +30,14 @@ const grain = 10 * time.Millisecond
 // so that checks of allocs that start together do not run together ever after.
 const firstWithin = time.Second
 
-// defaultTimeout is that of a check without one, which only an older server accepts.
+// defaultTimeout applies to a check without a timeout, which only an older server accepts.
 const defaultTimeout = 30 * time.Second
 
 // Spec is a check that an alloc wants to be run.
 type Spec struct {
-	ID      string // of the check on its alloc
+	ID      string // id of the check, unique within its alloc
 	Service string
-	Task    string // that offers the service; "" if the group does
+	Task    string // task that offers the service; "" if the group does
 	Check   *model.ServiceCheck
 	// Run names the start of the tasks that are checked, and Began is its time. Another
 	// Run begins the check anew. "" means that nothing runs: the check pauses.
@@ -47,11 +47,13 @@ type Spec struct {
 	Resolve func() (Target, error)
 }
 
-// Owner is told what becomes of an alloc's checks. No lock of this package is held then.
+// Owner learns of the results of an alloc's checks. No lock of this package is held during
+// its calls.
 type Owner interface {
 	// CheckChanged says that a check's status or GoodSince has changed.
 	CheckChanged()
-	// CheckFailed says that check_restart asks for a restart of what the spec checks.
+	// CheckFailed reports that check_restart demands a restart of the tasks that the check
+	// covers.
 	CheckFailed(s Spec)
 }
 
@@ -118,13 +120,13 @@ type check struct {
 	of       *Alloc
 	spec     Spec
 	state    State
-	restored bool // its state is one that an earlier agent process kept, and not confirmed yet
+	restored bool // its state comes from an earlier agent process and is not confirmed yet
 	target   *Target
 	at       time.Time // when it is due
 	index    int       // in Node.waiting; -1 if it is not there
 	due      bool
 	gone     bool
-	cancel   context.CancelFunc // of the run under way; nil if there is none
+	cancel   context.CancelFunc // ends the current run; nil if there is none
 }
 
 // Open returns the checks of an alloc, none of which runs yet.
@@ -205,7 +207,7 @@ type Result struct {
 	Restored bool
 }
 
-// Results returns what is known of all checks, in no order.
+// Results returns the states of all checks, unordered.
 func (a *Alloc) Results() []Result {
 	a.n.mu.Lock()
 	defer a.n.mu.Unlock()
@@ -344,17 +346,17 @@ func (n *Node) ask(ctx context.Context, s Spec, known *Target) (o Outcome, t *Ta
 	return o, known
 }
 
-// result is what came of one run of a check.
+// result is the result of one run of a check.
 type result struct {
-	spec    Spec    // with which it ran
+	spec    Spec    // spec of the run
 	target  *Target // nil if none was found
 	outcome Outcome
 	began   time.Time
 	stopped bool // the run was ended by pause, so its outcome says nothing
 }
 
-// finish applies the result of a run, and returns what its owner is to be told. A run that
-// is no longer wanted counts for nothing.
+// finish applies the result of a run, and returns the calls to its owner. The result of a
+// run that was cancelled is dropped.
 func (n *Node) finish(c *check, r result) (tell func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -21,28 +21,28 @@ const (
 	Failure Status = "failure"
 )
 
-// Outcome is what one run of a check found.
+// Outcome is the outcome of one run of a check.
 type Outcome struct {
 	Status Status // Success, Warning or Failure
-	Code   int    // of an HTTP answer; otherwise 0
+	Code   int    // status of an HTTP answer; otherwise 0
 	Output string
 }
 
-// State is what is remembered of a check. It is plain data and is stored as JSON.
+// State is the state of a check between runs. It is plain data and is stored as JSON.
 type State struct {
 	Status Status
-	// Run names what the status is about: a start of the check's tasks.
+	// Run names the start of the tasks to which the status belongs.
 	Run string `json:",omitempty"`
-	// GoodSince is the time from which the check has not stood in the way of the alloc's
-	// health; zero while it does.
+	// GoodSince is the time since which the check allows the alloc to be healthy; zero
+	// while it does not.
 	GoodSince time.Time `json:",omitzero"`
 	Successes int       `json:",omitempty"` // in a row
 	Failures  int       `json:",omitempty"` // in a row
-	// Bad counts the results in a row that check_restart counts.
+	// Bad is the number of consecutive bad results, as check_restart counts them.
 	Bad    int       `json:",omitempty"`
 	Code   int       `json:",omitempty"`
 	Output string    `json:",omitempty"`
-	At     time.Time `json:",omitzero"` // of the last result
+	At     time.Time `json:",omitzero"` // time of the last result
 }
 
 // Begin is the state of a check before its first result for a run.

@@ -63,9 +63,9 @@ type Allocs interface {
 	Remove(ctx context.Context, r *alloc.Runner) error
 	// Owned reports whether a task of a driver is an alloc's, or may be.
 	Owned(taskID string) bool
-	// OwnsCgroup is the same for a cgroup that this agent has made.
+	// OwnsCgroup reports the same about a cgroup that this agent has made.
 	OwnsCgroup(allocID, task string) bool
-	// OwnsNetwork is the same for what a network plugin has.
+	// OwnsNetwork reports the same about the network of an alloc that a network plugin has.
 	OwnsNetwork(allocID string) bool
 }
 
@@ -101,7 +101,8 @@ type Config struct {
 	Logger          hclog.Logger
 }
 
-// Collector removes what nobody needs any more.
+// Collector removes the data of ended allocs, and tasks, cgroups and networks that belong
+// to no alloc.
 type Collector struct {
 	cfg   Config
 	ended chan struct{} // capacity 1: there may be garbage
@@ -225,8 +226,8 @@ func (c *Collector) All(ctx context.Context) error { return c.collectOver(ctx, 0
 // ackTimeout bounds the wait for servers to know of an alloc's end.
 const ackTimeout = 5 * time.Second
 
-// One removes one ended alloc. It waits a moment for servers to know of the end:
-// without the alloc nobody could tell them.
+// One removes one ended alloc. It waits a moment until the servers know of the end, because
+// nobody could report it without the alloc.
 func (c *Collector) One(ctx context.Context, allocID string) error {
 	r, err := c.cfg.Allocs.Runner(allocID)
 	if err != nil {

@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// sweepEvery is how often drivers are asked for tasks that nobody owns, and
-	// sweepPause the least time between two rounds when drivers come and go.
+	// sweepEvery is the interval at which the agent asks drivers for tasks without an
+	// alloc, and sweepPause the least time between two rounds when drivers appear and
+	// disappear.
 	sweepEvery = 30 * time.Second
 	sweepPause = time.Second
-	// sweepLimit bounds what is asked of one driver.
+	// sweepLimit bounds the time for one driver.
 	sweepLimit = 2 * time.Minute
 )
 
-// Sweep ends tasks that drivers, or cgroups of this agent, have and no alloc owns, and
-// removes such networks, until ctx ends. A start that
-// was interrupted, by a kill of the plugin, the supervisor or this agent, can leave
-// one, and so can an agent that has lost its state.
+// Until ctx ends, Sweep ends tasks in drivers and in cgroups of this agent that belong to
+// no alloc, and removes networks that belong to no alloc. A start that was interrupted, by
+// a kill of the plugin, the supervisor or this agent, can leave one, and so can an agent
+// that has lost its state.
 func (c *Collector) Sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		prints, changed := c.cfg.Drivers.Fingerprints()
@@ -59,7 +60,7 @@ func (c *Collector) sweepDriver(ctx context.Context, name string) {
 	ghosts, err := c.ghosts(ctx, l)
 	if err != nil {
 		if !errdefs.IsUnimplemented(err) && !errdefs.IsUnavailable(err) {
-			c.cfg.Logger.Warn("a driver cannot say which tasks it has", "driver", name, "error", err)
+			c.cfg.Logger.Warn("a driver could not list its tasks", "driver", name, "error", err)
 		}
 		return
 	}
@@ -103,16 +104,16 @@ func (c *Collector) sweepCgroups(ctx context.Context) {
 	defer cancel()
 	gone, err := c.cfg.Cgroups.Sweep(ctx, c.cfg.Allocs.OwnsCgroup)
 	for _, name := range gone {
-		c.cfg.Logger.Warn("a cgroup of a task that no allocation owns was left by an earlier agent; it was removed with what ran in it", "task", name)
+		c.cfg.Logger.Warn("a cgroup of a task that no allocation owns was left by an earlier agent; it was removed with its processes", "task", name)
 	}
 	if err != nil {
 		c.cfg.Logger.Warn("a cgroup that no allocation owns cannot be removed yet; it is tried again", "error", err)
 	}
 }
 
-// sweepNetworks removes networks that no alloc owns: those of an agent that has lost its
-// state, and that of a call that was given up because its alloc was stopped and that the
-// plugin went on with after the network was destroyed.
+// sweepNetworks removes networks that no alloc owns: networks of an agent that has lost its
+// state, and the network of a call that was given up because its alloc was stopped and that
+// the plugin went on with after the network was destroyed.
 func (c *Collector) sweepNetworks(ctx context.Context) {
 	if c.cfg.Networks == nil {
 		return
@@ -121,15 +122,15 @@ func (c *Collector) sweepNetworks(ctx context.Context) {
 	defer cancel()
 	left, err := c.cfg.Networks.ListNetworks(ctx)
 	if err != nil && !errdefs.IsUnavailable(err) {
-		c.cfg.Logger.Warn("a network plugin cannot say which networks it has", "error", err)
+		c.cfg.Logger.Warn("a network plugin could not list its networks", "error", err)
 	}
-	for plugin, ids := range left { // who owns them is looked up after they were listed
+	for plugin, ids := range left { // ask for owners only after listing, so that a new network is not taken for an orphan
 		for _, id := range ids {
 			if c.cfg.Allocs.OwnsNetwork(id) {
 				continue
 			}
 			c.cfg.Logger.Warn("a network plugin has a network that no allocation owns; it is removed", "plugin", plugin, "alloc_id", id)
-			err := c.sweepNamespace(ctx, id) // first: what the plugin has is what the alloc is found by
+			err := c.sweepNamespace(ctx, id) // the namespace first: the network plugin still names its alloc if that fails
 			if err == nil {
 				err = c.cfg.Networks.SweepNetwork(ctx, plugin, id)
 			}

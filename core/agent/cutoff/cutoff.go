@@ -23,20 +23,21 @@ import (
 const heardKey = "servers-heard"
 
 const (
-	// cutOffIdle is how often the loop looks where nothing depends on it; a new alloc
-	// wakes it.
+	// cutOffIdle is the interval of the loop while no alloc has a limit; a new alloc wakes
+	// it.
 	cutOffIdle = time.Minute
 	// cutOffUnsure is how often it looks while the first word of or about the servers
 	// is still to come.
 	cutOffUnsure = 250 * time.Millisecond
-	// savesPerLimit is how many times within the shortest limit the time is written
-	// down: an agent that begins anew may take the servers for lost that much too early.
+	// savesPerLimit is how often the time of the last contact is stored within the shortest
+	// limit. A restarted agent may therefore act too early by at most that fraction of the
+	// limit.
 	savesPerLimit = 8
 )
 
 // Store keeps when a server last answered.
 type Store interface {
-	// Get is NotFound if nothing was put under the key.
+	// Get returns NotFound if there is no value under the key.
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
 }
@@ -60,7 +61,7 @@ type Config struct {
 type Watch struct {
 	cfg   Config
 	began time.Time // when this agent began
-	saved time.Time // what the store has; zero is nothing
+	saved time.Time // time in the store; zero means none
 	wake  chan struct{}
 }
 
@@ -85,9 +86,9 @@ type limited struct {
 	after time.Duration
 }
 
-// cutOff decides which allocs have run for too long since a server was heard, and
-// when to decide again; zero is never. No alloc is cut off while the lease of its node
-// lasts: until then servers count the node as alive.
+// cutOff decides which allocs have run for too long since a server was heard, and when to
+// decide again; zero means never. No alloc is cut off while the lease of its node lasts:
+// until then servers count the node as alive.
 func cutOff(now, heard time.Time, lease time.Duration, allocs []limited) (over []limited, next time.Time) {
 	for _, x := range allocs {
 		end := heard.Add(max(x.after, lease))
@@ -101,8 +102,8 @@ func cutOff(now, heard time.Time, lease time.Duration, allocs []limited) (over [
 	return over, next
 }
 
-// Run stops allocs of groups that say so once the node has lost its servers for as
-// long as they say: the servers have replaced them by then. It goes on until ctx ends.
+// Run stops allocs once the node has been without servers for longer than their group
+// allows: by then the servers have replaced them. It ends with ctx.
 func (w *Watch) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -117,7 +118,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// lookAtContact stops what is to be stopped now and returns when to look again.
+// lookAtContact stops the allocs whose time is over and returns when to look again.
 func (w *Watch) lookAtContact(ctx context.Context, now time.Time) time.Duration {
 	allocs := w.limited()
 	if len(allocs) == 0 {
@@ -125,7 +126,7 @@ func (w *Watch) lookAtContact(ctx context.Context, now time.Time) time.Duration 
 	}
 	servers := w.cfg.Session()
 	if servers.Heard.IsZero() && servers.Lost == nil {
-		return cutOffUnsure // this agent has just begun: the servers may well be there
+		return cutOffUnsure // this agent has just started: the servers may well answer
 	}
 	every := cutOffIdle
 	for _, x := range allocs {
@@ -147,8 +148,8 @@ func (w *Watch) lookAtContact(ctx context.Context, now time.Time) time.Duration 
 	return max(every, time.Millisecond)
 }
 
-// last is when a server last answered this node, by this agent or by one before it. A
-// time that is ahead of the clock was written by one that was wrong.
+// last returns when a server last answered this agent or an earlier one. A time in the
+// future is ignored: it was stored while the clock was wrong.
 func (w *Watch) last(heard, now time.Time) time.Time {
 	switch {
 	case !heard.IsZero():
@@ -182,7 +183,7 @@ func (w *Watch) limited() []limited {
 	return out
 }
 
-// Look has the loop look at once: there may be another alloc.
+// Look makes the loop look at once, because there may be a new alloc.
 func (w *Watch) Look() {
 	select {
 	case w.wake <- struct{}{}:

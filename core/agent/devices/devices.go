@@ -45,7 +45,7 @@ type Plugins interface {
 
 // Store keeps the state.
 type Store interface {
-	// Get is NotFound if nothing was put under the key.
+	// Get returns NotFound if there is no value under the key.
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
 }
@@ -54,8 +54,8 @@ type Store interface {
 type Config struct {
 	Plugins Plugins
 	Store   Store
-	// InUse reports whether a task uses its devices, or may: it has not ended, or its
-	// driver is still freeing what it held.
+	// InUse reports whether a task uses, or may use, its devices: it has not ended, or its
+	// driver is still freeing its resources.
 	InUse func(allocID, task string) bool
 	// NoteTask adds an event to a task, and NoteNode one to the node. Neither may call the
 	// keeper.
@@ -89,8 +89,8 @@ type use struct {
 
 	reserving int       // reservations in progress
 	releasing bool      // a release is in progress
-	next      time.Time // of the next release, after one that failed
-	err       error     // of the last release
+	next      time.Time // time of the next release, after a failed one
+	err       error     // error of the last release
 }
 
 // state is the stored form.
@@ -99,7 +99,7 @@ type state struct {
 	Sick map[string]string
 }
 
-// New returns a keeper with what an earlier agent has stored. Run does its work.
+// New returns a keeper with the uses that an earlier agent has stored. Run does its work.
 func New(ctx context.Context, cfg Config) (*Keeper, error) {
 	k := &Keeper{cfg: cfg, wake: make(chan struct{}, 1), uses: map[string]*use{}, sick: map[string]string{}, changed: make(chan struct{})}
 	body, err := cfg.Store.Get(ctx, stateKey)
@@ -130,9 +130,9 @@ func (k *Keeper) Look() {
 	}
 }
 
-// Reserve reserves the devices of a task and returns how the task accesses them. An
-// instance that another task uses, or whose release is still to be confirmed, is waited
-// for until ctx ends, and is Unavailable then.
+// Reserve reserves the devices of a task and returns how the task accesses them. It waits
+// for an instance that another task uses or whose release is not confirmed yet. If ctx ends
+// first, the error is Unavailable.
 func (k *Keeper) Reserve(ctx context.Context, h device.Holder, asks []alloc.DeviceAsk) (*device.Reservation, error) {
 	u, err := k.begin(ctx, h, asks)
 	if err != nil {
@@ -172,7 +172,7 @@ func (k *Keeper) begin(ctx context.Context, h device.Holder, asks []alloc.Device
 	}
 }
 
-// take records that a task uses devices, or says who does.
+// take records that a task uses devices, or returns the task that already does.
 func (k *Keeper) take(h device.Holder, asks []alloc.DeviceAsk) (*use, <-chan struct{}, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

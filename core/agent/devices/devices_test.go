@@ -223,3 +223,37 @@ func TestAChangeOfHealthIsReportedOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestADeviceThatFlapsDoesNotPushOutOtherEventsOfTheNode is about the events that servers keep.
+func TestADeviceThatFlapsDoesNotPushOutOtherEventsOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		kept := []*model.NodeEvent{{Message: "Node registered"}}
+		k, err := devices.New(t.Context(), devices.Config{
+			Plugins: n, Store: n, Now: time.Now, Logger: hclog.NewNullLogger(),
+			InUse: func(string, string) bool { return false }, NoteTask: func(string, string, model.TaskEvent) {},
+			NoteNode: func(ev *model.NodeEvent) {
+				n.set(func() { kept = model.NewestNodeEvents(append(kept, ev)) })
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); k.Run(ctx) }()
+		for round := range 40 {
+			n.set(func() {
+				n.prints = []pluginhost.DeviceFingerprint{{Name: "p", Groups: []device.Group{{Vendor: "v", Type: "t", Name: "a", Instances: []device.Instance{{ID: "1", Healthy: round%2 == 0}}}}}}
+				close(n.changed)
+				n.changed = make(chan struct{})
+			})
+			synctest.Wait()
+		}
+		cancel()
+		<-ended
+		if len(kept) != model.MaxNodeEvents || kept[0].Message != "Node registered" {
+			t.Errorf("of the node's events %d are kept, the first is %q", len(kept), kept[0].Message)
+		}
+	})
+}

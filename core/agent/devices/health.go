@@ -16,8 +16,9 @@ import (
 // SubsystemDevice is the subsystem of node events about devices.
 const SubsystemDevice = "Device"
 
-// health is what the newest fingerprints say of an instance.
+// health is the health of an instance in the newest fingerprints.
 type health struct {
+	plugin    string
 	group, id string
 	why       string // why it is not healthy; "" if it is
 }
@@ -62,7 +63,7 @@ func instances(prints []pluginhost.DeviceFingerprint) []health {
 		for _, g := range p.Groups {
 			group := device.Set{Vendor: g.Vendor, Type: g.Type, Name: g.Name}.Group()
 			for _, i := range g.Instances {
-				h := health{group: group, id: i.ID}
+				h := health{plugin: p.Name, group: group, id: i.ID}
 				if !i.Healthy {
 					h.why = i.HealthDescription
 					if h.why == "" {
@@ -85,7 +86,7 @@ func (k *Keeper) report(c health) {
 	if c.why != "" {
 		kind, text = model.TaskDeviceUnhealthy, fmt.Sprintf("Device %s of %s is not healthy: %s", c.id, c.group, model.CutText(c.why, maxReason))
 	}
-	details := map[string]string{"group": c.group, "device": c.id, "message": text}
+	details := map[string]string{"group": c.group, "device": c.id, "message": text, model.NodeEventPlugin: c.plugin}
 	k.cfg.NoteNode(&model.NodeEvent{Subsystem: SubsystemDevice, Timestamp: k.cfg.Now().UTC(), Message: text, Details: details})
 	for _, h := range k.holders(c.group, c.id) {
 		k.cfg.NoteTask(h.AllocID, h.Task, model.TaskEvent{Type: kind, Message: text, DisplayMessage: text, Details: details})

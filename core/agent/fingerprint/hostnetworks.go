@@ -30,7 +30,7 @@ func (f *Facts) probeHostNetworks(o Options) {
 		switch {
 		case len(found) == 0:
 			f.Addressless = append(f.Addressless, name)
-		case name == model.DefaultHostNetwork: // the operator's replaces the one of the interface
+		case name == model.DefaultHostNetwork: // the operator's network replaces the interface's
 			f.dropAddresses(name)
 		}
 		for i := range ifis {

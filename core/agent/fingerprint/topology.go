@@ -137,8 +137,9 @@ func readNumber(path string) int {
 }
 
 // PCINode returns the NUMA node to which a device of the PCI bus is attached. The address
-// is that of Linux, 0000:3b:00.0, or with a domain of 8 digits, as NVIDIA writes it. false
-// means that the machine does not know: many have one NUMA node only and say nothing.
+// has the form of Linux, 0000:3b:00.0, or with a domain of 8 digits, as NVIDIA writes it.
+// It returns false if the machine does not tell, as many machines with one NUMA node do
+// not.
 func PCINode(address string) (node int, ok bool) { return pciNode("/", address) }
 
 func pciNode(root, address string) (int, bool) {

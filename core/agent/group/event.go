@@ -6,10 +6,10 @@ package group
 import "time"
 
 // Event is something that happened to a group. Answers carry the Try that they answer;
-// those of an earlier one are ignored.
+// events of an earlier one are ignored.
 type Event interface{ kind() kind }
 
-// kind names an event in the table of transitions.
+// kind is the name of an event; the table of transitions has rows by this name.
 type kind string
 
 // Begin begins to prepare the group.

@@ -220,6 +220,27 @@ func TestAStepSaysWhoDoesItUntilWhenAndWhatFailedLast(t *testing.T) {
 	}
 }
 
+// A volume is an example: as soon as the alloc has ended, the servers give it to others.
+func TestAGroupDoesNotEndBeforeAStepThatInsistsIsTornDown(t *testing.T) {
+	r := newRig(t)
+	r.s.Steps[2].Insists = true
+	r.do("begin ok ok ok stop")
+	for range 100 {
+		r.do("stuck")
+		if at := r.s.WakeAt.Sub(r.now); r.s.Phase != group.Lingering || at <= 0 || at > time.Minute {
+			t.Fatalf("%s, next try in %s", r.s.Phase, at)
+		}
+		r.do("restart wake")
+	}
+	if got := *r.s.Current(); got.Name != "volume" || got.LastError != "busy" {
+		t.Errorf("%+v", got)
+	}
+	r.do("down down")
+	if r.s.Phase != group.Over || r.s.Steps[2].Status != group.StepTornDown {
+		t.Errorf("%+v", r.s)
+	}
+}
+
 // Whatever happens, in whatever order and with restarts, a step is prepared only after
 // those before it, is torn down only after those behind it, and every group that is
 // stopped ends once its steps answer.

@@ -25,7 +25,7 @@ const (
 	Preparing  Phase = "preparing"  // a step is being prepared
 	Backoff    Phase = "backoff"    // a step has failed; it is tried again at WakeAt
 	Ready      Phase = "ready"      // every step is prepared: tasks may run
-	Cancelling Phase = "cancelling" // stopped during a step, whose end is awaited
+	Cancelling Phase = "cancelling" // stopped during a step; the end of the step is awaited
 	TearDown   Phase = "teardown"   // a step is being torn down
 	Lingering  Phase = "lingering"  // a teardown has failed; it is tried again at WakeAt
 	Over       Phase = "over"       // nothing is left
@@ -40,17 +40,20 @@ const (
 	StepPreparing Status = "preparing" // begun: it may be prepared in part
 	StepPrepared  Status = "prepared"
 	StepTornDown  Status = "torn down"
-	StepAbandoned Status = "abandoned" // its teardown has failed for good
+	StepAbandoned Status = "abandoned" // its teardown has failed for good; never of one that insists
 )
 
 // StepSpec describes a step.
 type StepSpec struct {
 	Name  string
-	Owner string // who does it, for operators: the node, another alloc, a plugin
+	Owner string // who carries the step out, for operators: the node, another alloc, a plugin
 	// Limit ends a try of the step; 0 means that the owner ends it.
 	Limit time.Duration
 	// Leaves means that the step leaves something behind that has to be torn down.
 	Leaves bool
+	// Insists means that the group does not end before the step is torn down, because
+	// others rely on that. The teardown is tried without end.
+	Insists bool `json:",omitempty"`
 }
 
 // StepState is a step and how far it is.
@@ -58,7 +61,7 @@ type StepState struct {
 	StepSpec
 	Status    Status    `json:",omitempty"`
 	Since     time.Time `json:",omitzero"` // begin of the current or last try
-	Deadline  time.Time `json:",omitzero"` // of that try; zero is none
+	Deadline  time.Time `json:",omitzero"` // deadline of the current try; zero means none
 	LastError string    `json:",omitempty"`
 }
 
@@ -99,8 +102,8 @@ func New(steps []StepSpec) State {
 // Decided reports whether it is known that tasks may run, or that they never will.
 func (s State) Decided() bool { return s.WasReady || s.Failure != "" }
 
-// Current returns the step that is being prepared or torn down, or is tried again; nil
-// if there is none.
+// Current returns the step that is being prepared or torn down, or waits for another try;
+// nil if there is none.
 func (s State) Current() *StepState {
 	i := -1
 	switch s.Phase {

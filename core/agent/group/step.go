@@ -23,16 +23,16 @@ func Step(policy Policy, s State, ev Event, now time.Time) (State, []Effect) {
 	return m.s, m.effects
 }
 
-// Resume returns the effects for a state that was loaded after a restart of the agent. A
-// step that was under way is begun anew as another try with a limit of its own, because
-// nobody worked on it meanwhile.
+// Resume returns the effects for a state that was loaded after a restart of the agent. An
+// unfinished step begins again as another try with a new limit, because nobody worked on it
+// meanwhile.
 func Resume(policy Policy, s State, now time.Time) (State, []Effect) {
 	s.Steps = slices.Clone(s.Steps)
 	m := machine{policy: policy, s: s, now: now}
 	switch s.Phase {
 	case Preparing:
 		m.prepare(true)
-	case Cancelling: // what was to be cancelled has ended with its agent
+	case Cancelling: // the cancelled step has ended with its agent
 		m.s.Phase = TearDown
 		m.undo(nil)
 	case TearDown:
@@ -54,8 +54,8 @@ type machine struct {
 
 func (m *machine) do(e Effect) { m.effects = append(m.effects, e) }
 
-// current returns ev, or nil if it answers an earlier try. A Wake after the deadline of
-// the current try stands for the answer that did not come.
+// current returns ev, or nil if it answers an earlier try. A Wake after the deadline of the
+// current try replaces the missing answer.
 func (m *machine) current(ev Event) Event {
 	try := m.s.Try
 	switch ev := ev.(type) {
@@ -104,7 +104,7 @@ func (m *machine) overdue(ev Wake) Event {
 	return Failed{Try: m.s.Try, Err: why, Retry: true, Jitter: ev.Jitter}
 }
 
-// apply makes the first transition of the table that holds, and reports whether there is
+// apply makes the first transition of the table that matches, and reports whether there is
 // one.
 func (m *machine) apply(on kind, ev Event) bool {
 	for _, t := range transitions {
@@ -164,7 +164,7 @@ func (m *machine) decide(ev Event) task.Decision {
 
 func (m *machine) mayRetry(ev Event) bool { return ev.(Failed).Retry && m.decide(ev).Restart }
 
-// fail gives the group up and tears down what was prepared of it.
+// fail gives the group up and tears down its prepared steps.
 func (m *machine) fail(ev Event) {
 	step := &m.s.Steps[m.s.next()]
 	step.LastError = ev.(Failed).Err
@@ -179,7 +179,7 @@ func (m *machine) cancel(Event) {
 	m.do(WakeUp{At: step.Deadline})
 }
 
-// undo begins to tear down the last step that leaves something.
+// undo begins to tear down the last prepared step.
 func (m *machine) undo(Event) {
 	step := m.s.Current()
 	if step == nil {
@@ -196,23 +196,29 @@ func (m *machine) tornDown(ev Event) {
 	m.undo(ev)
 }
 
-// tearDownTries is how often a step is torn down before it is abandoned, and
-// tearDownPause the pause after the first failure; it doubles with each.
+// TearDownTries is how often a step is torn down before it is abandoned, unless it insists.
+const TearDownTries = 5
+
+// tearDownPause is the pause after the first failure, and tearDownPauseMax the longest one;
+// it doubles with each.
 const (
-	tearDownTries = 5
-	tearDownPause = time.Second
+	tearDownPause    = time.Second
+	tearDownPauseMax = time.Minute
 )
 
-func (m *machine) triesLeft(Event) bool { return m.s.TearFailed+1 < tearDownTries }
+func (m *machine) triesLeft(Event) bool {
+	return m.s.Current().Insists || m.s.TearFailed+1 < TearDownTries
+}
 
 func (m *machine) linger(ev Event) {
 	m.s.Current().LastError = ev.(TearDownFailed).Err
-	m.s.WakeAt = m.now.Add(tearDownPause << m.s.TearFailed)
+	m.s.WakeAt = m.now.Add(min(tearDownPause<<min(m.s.TearFailed, 10), tearDownPauseMax))
 	m.s.TearFailed++
 	m.do(WakeUp{At: m.s.WakeAt})
 }
 
-// abandon goes on with the next step: a group must end.
+// abandon gives up a step that cannot be torn down and continues with the next one, so that
+// the group ends.
 func (m *machine) abandon(ev Event) {
 	step := m.s.Current()
 	step.Status, step.LastError = StepAbandoned, ev.(TearDownFailed).Err

@@ -8,18 +8,18 @@ import "strings"
 // always is the kind of transitions that need no event.
 const always kind = ""
 
-// transition is a row of the table: what an event does to a group in a phase.
+// transition is a row of the table: the effect of an event on a group in a phase.
 type transition struct {
 	from  Phase
 	on    kind
 	when  string // the condition in words, for the diagram
 	holds func(*machine, Event) bool
 	to    Phase
-	do    func(*machine, Event) // what is done in the new phase; may be nil
+	do    func(*machine, Event) // the work in the new phase; may be nil
 }
 
-// transitions are all transitions. The first row that holds is taken; an event without
-// one changes nothing.
+// transitions are all transitions. The first row that matches is applied; an event without
+// a matching row changes nothing.
 var transitions = []transition{
 	{from: Pending, on: "Begin", to: Preparing, do: (*machine).begun},
 	{from: Pending, on: "Stop", to: Over},
@@ -40,7 +40,7 @@ var transitions = []transition{
 
 	{from: TearDown, on: always, when: "nothing is left", holds: func(m *machine, _ Event) bool { return m.s.last() < 0 }, to: Over},
 	{from: TearDown, on: "TornDown", when: "the step before it is next", to: TearDown, do: (*machine).tornDown},
-	{from: TearDown, on: "TearDownFailed", when: "up to 5 times", holds: (*machine).triesLeft, to: Lingering, do: (*machine).linger},
+	{from: TearDown, on: "TearDownFailed", when: "up to 5 times, or without end if the step insists", holds: (*machine).triesLeft, to: Lingering, do: (*machine).linger},
 	{from: TearDown, on: "TearDownFailed", when: "for good: the step is abandoned", to: TearDown, do: (*machine).abandon},
 
 	{from: Lingering, on: "Wake", to: TearDown, do: (*machine).undo},

@@ -19,15 +19,15 @@ import (
 // A value above durable.LargestValue is split: its key has a head, which says where the
 // pieces are, and they are at piece/KEY, a zero byte, the number of the split and the
 // number of the piece. The head is written after the pieces, and pieces are never
-// overwritten. So a head is complete, after a crash too: one that was to be replaced still
-// has its own pieces, which are deleted after the new head is written.
+// overwritten. So a head always refers to complete pieces, even after a crash: the pieces
+// of the old head are deleted only after the new head is written.
 
 // isHead is the user metadata of a head. Other values have none.
 const isHead = 1
 
 // pieces says where the pieces of a value are.
 type pieces struct {
-	split uint64 // which split of this store it is: tells new pieces of a key from its old ones
+	split uint64 // number of this split: distinguishes the new pieces of a key from its old ones
 	count uint32
 }
 
@@ -107,7 +107,7 @@ func read(tx *badger.Txn, item *badger.Item) ([]byte, error) {
 	for n := range p.count {
 		piece, err := tx.Get(pieceKey(string(item.Key()), p.split, n))
 		if err != nil {
-			return nil, errdefs.Internalf("piece %d of %d of %s: %v", n+1, p.count, item.Key(), err) // it must not seem that nothing is kept
+			return nil, errdefs.Internalf("piece %d of %d of %s: %v", n+1, p.count, item.Key(), err) // otherwise the value would seem to be absent
 		}
 		if err := piece.Value(func(b []byte) error {
 			value = append(value, b...)

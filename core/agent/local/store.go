@@ -90,8 +90,8 @@ func (s *Store) Close() error {
 	return err
 }
 
-// maxBatch limits what is written together. One write may be larger; it is then several
-// transactions, of which a crash leaves the first ones.
+// maxBatch limits the size of a combined write. One write may be larger: it becomes several
+// transactions, of which a crash may leave only the first ones.
 const (
 	maxBatchWrites = 512
 	maxBatchBytes  = durable.LargestValue
@@ -273,7 +273,7 @@ func (s *Store) Allocs() ([]*alloc.Record, error) {
 	return out, err
 }
 
-// ofAllocs decodes what is kept once for each alloc.
+// ofAllocs decodes the values that are stored once per alloc.
 func (s *Store) ofAllocs(byID map[string]*alloc.Record, prefix string, into func(*alloc.Record) any) error {
 	return s.scan(prefix, func(key string, value []byte) error {
 		rec := byID[strings.TrimPrefix(key, prefix)]

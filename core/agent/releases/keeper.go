@@ -75,11 +75,11 @@ const (
 	maxErrorText   = 1 << 10
 )
 
-// held is what the registry has installed of one plugin. It is stored on disk.
+// held is the release of one plugin that the registry has installed. It is stored on disk.
 type held struct {
 	Revision uint64 // the running revision, 0 if none from the registry runs
 	Digest   string
-	Before   *held  `json:",omitempty"` // what ran before, to which a failed plugin is rolled back
+	Before   *held  `json:",omitempty"` // the release before it, to which a failed plugin is rolled back
 	Found    bool   `json:",omitempty"` // a plugin with that name existed before
 	Failed   uint64 `json:",omitempty"`
 	Error    string `json:",omitempty"`
@@ -99,7 +99,7 @@ type Keeper struct {
 	// The fields below are used only by the goroutine of Run.
 	seen     uint64 // index of the newest answer
 	attempts map[string]*attempt
-	failures int // of asking, in a row
+	failures int // consecutive failed requests to the servers
 
 	mu   sync.Mutex
 	held map[string]*held
@@ -180,7 +180,7 @@ func (k *Keeper) pass(ctx context.Context) time.Duration {
 	cancel()
 	if err != nil {
 		k.failures++
-		k.cfg.Logger.Debug("the servers do not say which plugins this node should have; it keeps what it has", "error", err)
+		k.cfg.Logger.Debug("the servers do not answer which plugins this node should have; it keeps its plugins", "error", err)
 		return backoff(k.failures)
 	}
 	k.failures = 0
@@ -207,7 +207,7 @@ func (k *Keeper) pass(ctx context.Context) time.Duration {
 	return k.untilNext()
 }
 
-// untilNext is the time until the earliest retry, or else the usual one.
+// untilNext returns the time until the earliest retry, or else the usual interval.
 func (k *Keeper) untilNext() time.Duration {
 	wait := askEvery - rand.N(askEvery/8)
 	for _, a := range k.attempts {
@@ -229,7 +229,7 @@ func (k *Keeper) names() []string {
 	return slices.Sorted(maps.Keys(k.held))
 }
 
-// get returns a copy of what is held of a plugin.
+// get returns a copy of the stored record of a plugin.
 func (k *Keeper) get(name string) (held, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -240,7 +240,8 @@ func (k *Keeper) get(name string) (held, bool) {
 	return *h, true
 }
 
-// set stores what is held of a plugin (nil: nothing any more) and tells of it.
+// set stores the record of a plugin (nil removes it) and notifies those who wait for a
+// change.
 func (k *Keeper) set(ctx context.Context, name string, h *held) {
 	k.mu.Lock()
 	if old := k.held[name]; h != nil && old != nil && *old == *h {
@@ -259,7 +260,7 @@ func (k *Keeper) set(ctx context.Context, name string, h *held) {
 		err = k.cfg.Store.Put(context.WithoutCancel(ctx), storeKey, body)
 	}
 	if err != nil {
-		k.cfg.Logger.Error("could not remember what the registry gave this node; after a restart of the agent it may be installed again, or stay", "plugin", name, "error", err)
+		k.cfg.Logger.Error("could not store what the registry has installed on this node; after a restart of the agent it may be installed again, or stay", "plugin", name, "error", err)
 	}
 	if k.cfg.Changed != nil {
 		k.cfg.Changed()

@@ -36,7 +36,7 @@ func (k *Keeper) notice(ctx context.Context) (again bool) {
 		} else {
 			next.Error, again = "its file is gone; it is installed again", true
 		}
-		k.cfg.Logger.Warn("a plugin of the registry is not what it was", "plugin", name, "was", h.Digest, "is", digest)
+		k.cfg.Logger.Warn("a plugin of the registry has changed on this node", "plugin", name, "was", h.Digest, "is", digest)
 		k.set(ctx, name, &next)
 	}
 	return again
@@ -125,7 +125,7 @@ func (k *Keeper) install(ctx context.Context, name string, r *model.PluginReleas
 		sent.CloseWithError(err) // nil is the end of the file
 	}()
 	err := k.cfg.Host.Install(ctx, name, r, file)
-	_ = file.Close() // ends the sending of what nobody reads; it cannot fail
+	_ = file.Close() // ends an upload that nobody reads any more; it cannot fail
 	<-done
 	return err
 }

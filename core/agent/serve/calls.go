@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/rpc"
@@ -43,10 +44,10 @@ type Meta interface {
 // Cluster is the cluster that the node belongs to.
 type Cluster interface {
 	Standing() rpc.NodeCluster
-	// Trust has the node begin a session anew with whichever cluster answers.
+	// Trust makes the node begin a new session with whichever cluster answers.
 	Trust(ctx context.Context) error
-	// IdentityClaims returns what the identity of the node says; RenewIdentity has servers
-	// give it a new one.
+	// IdentityClaims returns the claims of the node's identity; RenewIdentity requests a
+	// new identity from the servers.
 	IdentityClaims() (map[string]any, error)
 	RenewIdentity(ctx context.Context) error
 }
@@ -73,6 +74,8 @@ type Config struct {
 	Samples       Samples
 	MHz           float64 // speed of a core
 	NoExec        bool    // rejects operators' commands in tasks
+	HostVolumes   HostVolumes
+	Storage       Storage
 	Logger        hclog.Logger
 }
 
@@ -127,6 +130,8 @@ func (s *Server) call(ctx context.Context, call rpc.Call, in <-chan []byte, send
 		return with(call, func(q rpc.SignalRequest) error { return s.signalAlloc(ctx, q) })
 	case rpc.MethodPause:
 		return with(call, func(q rpc.PauseRequest) error { return s.pauseAlloc(ctx, q) })
+	case rpc.MethodDirect:
+		return with(call, func(q rpc.ScheduleRequest) error { return s.directAlloc(q, send) })
 	case rpc.MethodListFiles, rpc.MethodStatFile, rpc.MethodReadFile, rpc.MethodStreamFile:
 		return with(call, func(q rpc.FileRequest) error { return s.fileCall(ctx, call.Method, q, send) })
 	case rpc.MethodAllocData:
@@ -141,6 +146,15 @@ func (s *Server) call(ctx context.Context, call rpc.Call, in <-chan []byte, send
 		return with(call, func(q rpc.PluginRequest) error { return s.changePlugin(ctx, q, in, send) })
 	case rpc.MethodValidate:
 		return with(call, func(q rpc.ValidateRequest) error { return s.validateConfigs(ctx, q, send) })
+	case rpc.MethodMakeVolume:
+		return with(call, func(v *model.HostVolume) error { return answerVolume(ctx, v, s.cfg.HostVolumes.Create, send) })
+	case rpc.MethodAdoptVolume:
+		return with(call, func(v *model.HostVolume) error { return answerVolume(ctx, v, s.cfg.HostVolumes.Register, send) })
+	case rpc.MethodRemoveVolume:
+		return with(call, func(q rpc.HostVolumeRequest) error { return s.cfg.HostVolumes.Delete(ctx, q.ID) })
+	case rpc.MethodCSICreate, rpc.MethodCSIDelete, rpc.MethodCSIValidate, rpc.MethodCSIList, rpc.MethodCSIExpand, rpc.MethodCSIAttach, rpc.MethodCSIDetach,
+		rpc.MethodCSISnapshot, rpc.MethodCSIDeleteSnapshot, rpc.MethodCSIListSnapshots, rpc.MethodCSIRelease, rpc.MethodCSINodeExpand:
+		return with(call, func(q rpc.StorageCall) error { return s.callStorage(ctx, call.Method, q, send) })
 	case rpc.MethodHTTP:
 		return s.cfg.HTTP.Answer(ctx, in, send)
 	case rpc.MethodExec:
@@ -166,8 +180,8 @@ func sendJSON(send func([]byte) error, v any) error {
 	return send(body)
 }
 
-func frames(send func([]byte) error) func(*rpc.StreamFrame) error {
-	return func(f *rpc.StreamFrame) error { return sendJSON(send, f) }
+func frames(send func([]byte) error) func(*model.StreamFrame) error {
+	return func(f *model.StreamFrame) error { return sendJSON(send, f) }
 }
 
 func (s *Server) setMeta(ctx context.Context, change map[string]*string, send func([]byte) error) error {
@@ -206,6 +220,24 @@ func (s *Server) pauseAlloc(ctx context.Context, q rpc.PauseRequest) error {
 		return err
 	}
 	return r.Pause(ctx, q.Task, !q.Resume)
+}
+
+// directAlloc tells tasks with a schedule what to do, and answers what they do then.
+func (s *Server) directAlloc(q rpc.ScheduleRequest, send func([]byte) error) error {
+	r, err := s.cfg.Allocs.Runner(q.AllocID)
+	if err != nil {
+		return err
+	}
+	if q.State != "" {
+		if err := r.Direct(q.Task, q.State); err != nil {
+			return err
+		}
+	}
+	now, err := r.Schedules(q.Task)
+	if err != nil {
+		return err
+	}
+	return sendJSON(send, now)
 }
 
 // The messages of an exec, as the public API has them.

@@ -19,7 +19,7 @@ type checkResult struct {
 	Timestamp  int64  // seconds since 1970
 }
 
-// answerChecks tells the results of an alloc's checks, by their ids.
+// answerChecks answers with the results of an alloc's checks, by their ids.
 func (s *Server) answerChecks(q rpc.AllocRequest, send func([]byte) error) error {
 	r, err := s.cfg.Allocs.Runner(q.AllocID)
 	if err != nil {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/agent/alloc"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// daemonReader reads the output of a task that its driver's daemon keeps: that of the current
-// run, and while it follows, of the runs after it.
+// daemonReader reads the output of a task that its driver's daemon keeps: the output of the
+// current run, and while it follows, of the runs after it.
 type daemonReader struct {
 	runner *alloc.Runner
 	q      rpc.LogRequest
@@ -49,8 +50,8 @@ func (d *daemonReader) run(ctx context.Context) error {
 	}
 }
 
-// readRun reads the output of one run. It advances query, so that a later call goes on where
-// this one was interrupted, such as by an upgrade of the plugin.
+// readRun reads the output of one run. It advances query, so that a later call continues
+// where this one was interrupted, such as by an upgrade of the plugin.
 func (d *daemonReader) readRun(ctx context.Context, run alloc.TaskRun, query *driver.LogQuery) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,12 +75,12 @@ func (d *daemonReader) readRun(ctx context.Context, run alloc.TaskRun, query *dr
 		case p := <-pieces:
 			end := p.Offset + int64(len(p.Data))
 			query.Offset, query.FromEnd, d.begun = end, false, true
-			err = d.s.put(&rpc.StreamFrame{Offset: end, Data: p.Data, File: d.q.Task + "." + d.q.Type})
+			err = d.s.put(&model.StreamFrame{Offset: end, Data: p.Data, File: d.q.Task + "." + d.q.Type})
 		case err := <-ended:
 			return err
 		case <-beat.C:
 			if d.q.Follow {
-				err = d.s.put(&rpc.StreamFrame{})
+				err = d.s.put(&model.StreamFrame{})
 			}
 		}
 		if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// commandOf is the command of an exec: the user's, or that of an action of the job.
+// commandOf is the command of an exec: the user's command, or the command of an action of
+// the job.
 func commandOf(a *model.Allocation, q rpc.ExecRequest) ([]string, error) {
 	if q.Action == "" {
 		if len(q.Cmd) == 0 {

@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 const (
 	pieceSize = 64 << 10
-	// pollEvery is how often a followed file is looked at though nothing was
-	// heard of it, heartbeatEvery how long a stream stays silent.
+	// pollEvery is the interval at which a followed file is read even without a
+	// notification, and heartbeatEvery the interval of heartbeats in a silent stream.
 	pollEvery      = 100 * time.Millisecond
 	heartbeatEvery = time.Second
 )
@@ -36,17 +37,13 @@ func (s *Server) fileCall(ctx context.Context, method string, q rpc.FileRequest,
 		if err != nil {
 			return err
 		}
-		out := make([]rpc.FileInfo, len(entries))
-		for i, e := range entries {
-			out[i] = rpc.FileInfo(e)
-		}
-		return sendJSON(send, out)
+		return sendJSON(send, entries)
 	case rpc.MethodStatFile:
 		info, err := dir.Stat(q.Path)
 		if err != nil {
 			return err
 		}
-		return sendJSON(send, rpc.FileInfo(info))
+		return sendJSON(send, info)
 	case rpc.MethodReadFile:
 		return readFile(ctx, dir, q, send)
 	}
@@ -81,7 +78,7 @@ func readFile(ctx context.Context, dir allocdir.Dir, q rpc.FileRequest, send fun
 	}
 	src := io.NewSectionReader(f, q.Offset, limit)
 	for ctx.Err() == nil {
-		// The receiver keeps what it is sent, so each piece is its own.
+		// The receiver keeps the pieces, so each needs a buffer of its own.
 		buf := make([]byte, pieceSize)
 		n, err := src.Read(buf)
 		if n > 0 {
@@ -99,7 +96,7 @@ func readFile(ctx context.Context, dir allocdir.Dir, q rpc.FileRequest, send fun
 	return ctx.Err()
 }
 
-func streamFile(ctx context.Context, dir allocdir.Dir, q rpc.FileRequest, send func(*rpc.StreamFrame) error) error {
+func streamFile(ctx context.Context, dir allocdir.Dir, q rpc.FileRequest, send func(*model.StreamFrame) error) error {
 	f, err := openFile(dir, q.Path)
 	if err != nil {
 		return err
@@ -130,12 +127,12 @@ func streamFile(ctx context.Context, dir allocdir.Dir, q rpc.FileRequest, send f
 		}
 		if info, err = f.Stat(); err == nil && info.Size() < at {
 			at = 0
-			if err := s.put(&rpc.StreamFrame{File: q.Path, FileEvent: "file truncated"}); err != nil {
+			if err := s.put(&model.StreamFrame{File: q.Path, FileEvent: "file truncated"}); err != nil {
 				return err
 			}
 		}
 		if now, err := dir.Stat(q.Path); errdefs.IsNotFound(err) || err == nil && now.Size < at {
-			return s.put(&rpc.StreamFrame{File: q.Path, FileEvent: "file deleted"})
+			return s.put(&model.StreamFrame{File: q.Path, FileEvent: "file deleted"})
 		}
 	}
 }
@@ -151,16 +148,16 @@ func endOfFollow(ctx context.Context, err error) error {
 // streamer sends pieces of files as frames, and heartbeats in silence.
 type streamer struct {
 	ctx      context.Context
-	send     func(*rpc.StreamFrame) error
+	send     func(*model.StreamFrame) error
 	wake     *waker
 	lastSent time.Time
 }
 
-func newStreamer(ctx context.Context, send func(*rpc.StreamFrame) error) *streamer {
+func newStreamer(ctx context.Context, send func(*model.StreamFrame) error) *streamer {
 	return &streamer{ctx: ctx, send: send, wake: newWaker(), lastSent: time.Now()}
 }
 
-func (s *streamer) put(f *rpc.StreamFrame) error {
+func (s *streamer) put(f *model.StreamFrame) error {
 	s.lastSent = time.Now()
 	return s.send(f)
 }
@@ -171,7 +168,7 @@ func (s *streamer) copy(f *os.File, name string, at int64) (int64, error) {
 		buf := make([]byte, pieceSize)
 		n, err := f.ReadAt(buf, at)
 		if n > 0 {
-			if err := s.put(&rpc.StreamFrame{Offset: at + int64(n), Data: buf[:n], File: name}); err != nil {
+			if err := s.put(&model.StreamFrame{Offset: at + int64(n), Data: buf[:n], File: name}); err != nil {
 				return at, err
 			}
 			at += int64(n)
@@ -194,7 +191,7 @@ func (s *streamer) idle() error {
 	if time.Since(s.lastSent) < heartbeatEvery {
 		return nil
 	}
-	return s.put(&rpc.StreamFrame{})
+	return s.put(&model.StreamFrame{})
 }
 
 // sleep waits for d, or until ctx ends with its error.

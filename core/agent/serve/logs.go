@@ -9,12 +9,13 @@ import (
 
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // streamLogs streams a task's output across its rotated files.
-func (s *Server) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*rpc.StreamFrame) error) error {
+func (s *Server) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*model.StreamFrame) error) error {
 	r, err := s.cfg.Allocs.Runner(q.AllocID)
 	if err != nil {
 		return err
@@ -59,7 +60,7 @@ type logReader struct {
 	name   string
 	num    int
 	at     int64
-	folder *os.File // of the logs, once it is watched for new files
+	folder *os.File // folder of the logs, once it is watched for new files
 }
 
 func (l *logReader) close() {
@@ -96,7 +97,7 @@ func (l *logReader) run() error {
 	}
 	for {
 		if l.q.Follow {
-			l.watchFolder() // before the look, so that nothing falls between the two
+			l.watchFolder() // watch before reading, so that no file is missed in between
 		}
 		if err := l.drain(); err != nil {
 			return err
@@ -144,7 +145,7 @@ func (l *logReader) begin() error {
 func (l *logReader) open(f allocdir.LogFile, at int64) error {
 	file, err := l.dir.Open(f.Name)
 	if errdefs.IsNotFound(err) {
-		return nil // rotated away meanwhile: the next one follows
+		return nil // rotated away meanwhile: read the next file
 	}
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func (l *logReader) open(f allocdir.LogFile, at int64) error {
 	return nil
 }
 
-// drain sends what the current file has.
+// drain sends the rest of the current file.
 func (l *logReader) drain() error {
 	if l.file == nil {
 		return nil

@@ -69,7 +69,7 @@ func (s *Server) answerPlugin(name string, send func([]byte) error) error {
 	return sendJSON(send, agentPlugin(h, st))
 }
 
-// changePlugin does to a plugin what an operator asks for.
+// changePlugin carries out an operator's command for a plugin.
 func (s *Server) changePlugin(ctx context.Context, q rpc.PluginRequest, in <-chan []byte, send func([]byte) error) error {
 	h, err := s.plugins()
 	if err != nil {
@@ -100,8 +100,8 @@ func (s *Server) changePlugin(ctx context.Context, q rpc.PluginRequest, in <-cha
 	return s.answerPlugin(q.Name, send)
 }
 
-// mayChange refuses what puts executables onto the node or takes them away, where
-// its configuration does not allow that: it runs with the rights of the agent.
+// mayChange refuses to install or remove plugins unless the node's configuration allows it,
+// because plugins may run with the rights of the agent.
 func (s *Server) mayChange(action string) error {
 	switch action {
 	case rpc.PluginInstall, rpc.PluginUpgrade, rpc.PluginRemove:
@@ -131,7 +131,7 @@ func install(ctx context.Context, h Plugins, q rpc.PluginRequest, in <-chan []by
 	return err
 }
 
-// upload reads the input of a call. It ends when the input is closed: who gives up
+// upload reads the input of a call. A closed input means its end: a caller that gives up
 // ends the call instead.
 type upload struct {
 	ctx  context.Context
@@ -163,7 +163,7 @@ func (u *upload) Read(p []byte) (int, error) {
 func agentPlugin(h Plugins, st pluginhost.PluginStatus) *model.AgentPlugin {
 	out := &model.AgentPlugin{
 		Name: st.Name, Version: st.Version, Path: st.Path, Digest: st.Digest, PID: st.PID, State: string(st.State), Restarts: st.Restarts,
-		Reattached: st.Reattached, Drivers: st.Drivers, Devices: st.Devices, Collectors: st.Collectors, Networks: st.Networks, Tasks: st.Tasks, Previous: st.Previous,
+		Reattached: st.Reattached, Drivers: st.Drivers, Devices: st.Devices, Collectors: st.Collectors, Networks: st.Networks, Volumes: st.Volumes, Registries: st.Registries, Tasks: st.Tasks, Previous: st.Previous,
 		Warnings: st.Warnings,
 	}
 	devices, _ := h.Devices()

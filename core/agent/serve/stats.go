@@ -58,7 +58,7 @@ func (s *Server) answerStats(ctx context.Context, q rpc.AllocRequest, send func(
 		measured = stats.OfDevices(s.cfg.Machine.DeviceStats(ctx))
 	}
 	for _, run := range runs {
-		if sample, ok := s.cfg.Samples.Get(ctx, run.Driver, run.ID); ok { // else its driver does not measure, or it has just ended
+		if sample, ok := s.cfg.Samples.Get(ctx, run.Driver, run.ID); ok { // otherwise its driver does not measure, or the task has just ended
 			if pids := processesOf(ctx, run.Driver, run.ID); pids != nil {
 				sample.Pids = pids
 			}

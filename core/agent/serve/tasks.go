@@ -11,7 +11,7 @@ import (
 	"github.com/drover-project/drover/core/rpc"
 )
 
-// answerTasks tells what the tasks of an alloc do now.
+// answerTasks answers with the current activity of an alloc's tasks.
 func (s *Server) answerTasks(ctx context.Context, q rpc.AllocRequest, send func([]byte) error) error {
 	r, err := s.cfg.Allocs.Runner(q.AllocID)
 	if err != nil {

@@ -23,8 +23,8 @@ type Drivers interface {
 // wait for two seconds.
 const validateLimit = 1500 * time.Millisecond
 
-// validateConfigs asks a driver what it has to say about configs. It answers within
-// validateLimit even if the driver does not.
+// validateConfigs makes a driver check configs. It answers within validateLimit even if the
+// driver does not.
 func (s *Server) validateConfigs(ctx context.Context, q rpc.ValidateRequest, send func([]byte) error) error {
 	if len(q.Configs) > rpc.MaxValidated {
 		return errdefs.InvalidArgumentf("%d configs are to be validated at once; at most %d can be", len(q.Configs), rpc.MaxValidated)

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waker sleeps until a watched file changes. It has an inotify instance of its
-// own; where the machine gives no more of them it only sleeps, and who follows
-// a file sees news at the next look instead of at once.
+// waker sleeps until a watched file changes. It has an inotify instance of its own. If the
+// machine has no more of them, it only sleeps, so followers see new data at the next poll
+// instead of at once.
 type waker struct {
-	events *os.File // nil: nothing is watched yet, or none to be had
+	events *os.File // nil: nothing is watched yet, or no instance is available
 	buf    []byte
 	wds    map[*os.File]int
 }
@@ -34,7 +34,7 @@ func (w *waker) open() {
 	}
 }
 
-// add watches an open file or folder: what it is, not what its name may become.
+// add watches an open file or folder, independent of its name.
 func (w *waker) add(f *os.File) {
 	w.open()
 	w.control(func(instance int) {
@@ -75,7 +75,7 @@ func (w *waker) sleep(ctx context.Context, d time.Duration) error {
 	stop := context.AfterFunc(ctx, func() { _ = w.events.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if ctx.Err() == nil {
-		_, _ = w.events.Read(w.buf) // what happened does not matter: the reader looks at everything
+		_, _ = w.events.Read(w.buf) // the kind of event does not matter: the reader checks everything
 	}
 	return ctx.Err()
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// waker only sleeps here: who follows a file looks at it at intervals.
+// waker only sleeps on this system: followers read a file at intervals.
 type waker struct{}
 
 func newWaker() *waker { return &waker{} }

@@ -30,11 +30,11 @@ type allegiance struct {
 
 	mu   sync.Mutex
 	seen model.ClusterPoint // on disk; without a ClusterID in memory only
-	// lost means that the servers lack what the node has seen. seen is then not
-	// changed, so that restored data is recognized.
+	// lost means that the servers lack data that the node has seen. seen then stays as it
+	// is, so that the node recognizes restored data.
 	lost     bool
 	stranger bool          // the last servers that answered belong to another cluster
-	met      chan struct{} // closed when such have answered
+	met      chan struct{} // closed when servers of the node's cluster have answered
 }
 
 func (g *allegiance) load(ctx context.Context, store Store) error {
@@ -72,7 +72,7 @@ func (g *allegiance) keep(ctx context.Context, next model.ClusterPoint) error {
 	}
 	body, err := json.Marshal(next)
 	if err != nil {
-		return errdefs.Internalf("encode what the node keeps of its cluster: %w", err)
+		return errdefs.Internalf("encode the stored data of the cluster: %w", err)
 	}
 	if err := g.store.Put(ctx, allegianceKey, body); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (g *allegiance) hear(ctx context.Context, x *rpc.Assignments) (turned bool,
 		return turned, nil
 	}
 	if x.Index < g.seen.Index {
-		return false, errdefs.WithReason(errdefs.Unavailablef("the server is behind (index %d) what this node has seen (%d)", x.Index, g.seen.Index), reasonBehind)
+		return false, errdefs.WithReason(errdefs.Unavailablef("the server (index %d) is behind the newest index that this node has seen (%d)", x.Index, g.seen.Index), reasonBehind)
 	}
 	next := model.ClusterPoint{ClusterID: x.ClusterID, TermID: x.TermID, Index: x.Index}
 	if x.ClusterID == "" {
@@ -187,7 +187,7 @@ func (s *Session) hear(ctx context.Context, x *rpc.Assignments) error {
 	}
 	s.parts.Allocs.ForgetKnown()
 	if !x.Lost {
-		s.cfg.Logger.Info("the servers have again what they had told this node: it believes them")
+		s.cfg.Logger.Info("the servers have the data again that this node has seen from them; the node trusts them")
 		return nil
 	}
 	const what = "The servers have lost what they had told this node: an older copy of their data was put back"
@@ -202,14 +202,14 @@ func (s *Session) hear(ctx context.Context, x *rpc.Assignments) error {
 // Standing tells which cluster the node belongs to and whether it believes it.
 func (s *Session) Standing() rpc.NodeCluster { return s.cluster.state() }
 
-// Trust has the node begin a session anew with whichever cluster answers.
+// Trust makes the node begin a new session with whichever cluster answers.
 func (s *Session) Trust(ctx context.Context) error {
 	before := s.cluster.state()
 	if err := s.cluster.trust(ctx); err != nil {
 		return err
 	}
 	s.parts.Allocs.ForgetKnown()
-	s.cfg.Logger.Warn("an operator has the node believe its servers: what they do not know is stopped", "cluster_before", before.ClusterID)
+	s.cfg.Logger.Warn("an operator made the node trust its servers: allocs that they do not know are stopped", "cluster_before", before.ClusterID)
 	select {
 	case s.trusted <- struct{}{}:
 	default:

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-project/drover/core/rpc"
 )
 
-// told hands on what the servers know of allocs.
+// told passes the servers' knowledge of allocs to the buffer of updates.
 func (s *Session) told(x *rpc.Assignments) {
 	digests := make(map[string]uint64, len(x.Set))
 	for _, y := range x.Set {

@@ -21,7 +21,7 @@ func (s *Session) sendSchemas(ctx context.Context, lease rpc.Lease) {
 		return
 	}
 	for _, data := range s.parts.Schemas.Wanted(lease.Missing, time.Now()) {
-		// One by one: one that is refused must not take others with it.
+		// Send them one by one, so that a refused one does not prevent the others.
 		bodies := [][]byte{data}
 		call, cancel := context.WithTimeout(ctx, schemaTimeout)
 		err := s.cfg.Servers.PutDriverSchemas(call, s.Identity(), bodies)

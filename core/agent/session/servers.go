@@ -35,8 +35,8 @@ func (s *Session) shouldLeave(err error) bool {
 	return m != nil && len(m.Known()) > 1 && (errdefs.ReasonOf(err) == rpc.ReasonLeave || errdefs.IsDeadlineExceeded(err))
 }
 
-// leave has the next session be with another server, if there is one and the last could
-// not serve the node.
+// leave makes the next session go to another server, if there is one and the last could not
+// serve the node.
 func (s *Session) leave(err error, failures int) bool {
 	if !s.shouldLeave(err) && failures < patience && !isBehind(err) {
 		return false
@@ -45,8 +45,8 @@ func (s *Session) leave(err error, failures int) bool {
 	return m != nil && m.Leave()
 }
 
-// loadServers tells the client of the servers that the node knew before its restart, in
-// case none of those in its configuration is there.
+// loadServers passes the servers that the node knew before its restart to the client, in
+// case no server of the configuration answers.
 func (s *Session) loadServers(ctx context.Context) error {
 	m := s.mover()
 	if m == nil {

@@ -128,7 +128,7 @@ func TestANodeMovesAtOnceFromAServerThatCannotServeIt(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &choice{}
-			run(t, c, memory{}, 4*time.Second, func() { c.beats[0] = err })
+			run(t, c, memory{}, 5*time.Second, func() { c.beats[0] = err })
 			if want := [][2]uint64{{0, 1}, {1, 2}}; !slices.Equal(c.sessions, want) {
 				t.Errorf("%s: sessions %v, want %v", what, c.sessions, want)
 			}

@@ -30,7 +30,7 @@ const (
 
 // Store keeps what a session must find again after a restart of the agent.
 type Store interface {
-	// Get is NotFound if nothing was put under the key.
+	// Get returns NotFound if there is no value under the key.
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
 }
@@ -80,7 +80,7 @@ type Parts struct {
 	Allocs   Allocs
 	Updates  Updates
 	Schemas  Schemas
-	Releases func() // has the node ask what the registry of plugins wants
+	Releases func() // makes the node request the releases of the registry of plugins
 }
 
 // Session is the session of a node with its servers, over all connections.
@@ -92,13 +92,14 @@ type Session struct {
 	events  eventLog
 	token   token
 	stored  stored
+	clock   clock
 
 	keptMu sync.Mutex
 	kept   []string // the servers on disk, sorted
 
 	ready      chan struct{} // closed at the first registration
 	registered sync.Once
-	number     atomic.Uint64 // of the sessions of this process
+	number     atomic.Uint64 // counts the sessions of this process
 	trusted    chan struct{} // capacity 1: an operator has accepted the current servers
 	changed    chan struct{} // capacity 1: the node has to register again
 	refused    chan struct{} // capacity 1: updates were refused because the node is not ready
@@ -127,7 +128,7 @@ func (s *Session) Bind(parts Parts) { s.parts = parts }
 // Ready is closed once the node has registered.
 func (s *Session) Ready() <-chan struct{} { return s.ready }
 
-// Identity is what the node tells servers of itself with each call.
+// Identity is the header by which the node identifies itself in each call.
 func (s *Session) Identity() rpc.Identity {
 	return rpc.Identity{NodeID: s.cfg.NodeID, SecretID: s.cfg.SecretID, Instance: s.cfg.Instance, Session: s.number.Load(), Seen: s.cluster.point()}
 }
@@ -135,7 +136,7 @@ func (s *Session) Identity() rpc.Identity {
 // AddEvents adds events of the node, which servers hear of at the next registration.
 func (s *Session) AddEvents(events []*model.NodeEvent) { s.events.add(events) }
 
-// errTrusted ends a session so that the next one tells everything anew.
+// errTrusted ends a session so that the next one sends everything again.
 var errTrusted = errdefs.Abortedf("an operator has agreed to the servers")
 
 // Run keeps the node registered and attached until ctx ends. Each session may be with
@@ -175,7 +176,9 @@ func (s *Session) register(ctx context.Context) (rpc.Lease, error) {
 	node := s.parts.Node().Copy()
 	events := s.events.unsent()
 	node.Events, node.ClusterID, node.Session, node.Token = events, s.cluster.point().ClusterID, s.number.Load(), s.token.shown()
+	sent := time.Now()
 	lease, err := s.stored.send(ctx, s.cfg.Servers, node)
+	answered := time.Now()
 	if err == nil {
 		err = s.cluster.answered(ctx, lease.ClusterID)
 	}
@@ -187,6 +190,7 @@ func (s *Session) register(ctx context.Context) (rpc.Lease, error) {
 	}
 	s.events.sent(events)
 	s.contact.answered(lease)
+	s.compareClocks(lease.Now, sent, answered)
 	s.keepServers(ctx)
 	s.registered.Do(func() {
 		s.cfg.Logger.Info("node registered", "node_id", s.cfg.NodeID)
@@ -212,10 +216,10 @@ func (s *Session) attached(ctx context.Context, lease rpc.Lease) error {
 	return context.Cause(ctx)
 }
 
-// beat sends three heartbeats per lease, and registers again when the node has changed
+// beat sends heartbeats as the lease demands, and registers again when the node has changed
 // or the servers require it.
 func (s *Session) beat(ctx context.Context, lease rpc.Lease) error {
-	timer := time.NewTimer(beatAfter(lease))
+	timer := time.NewTimer(lease.BeatAfter())
 	defer timer.Stop()
 	failures := 0
 	untold := false // servers did not hear of a change
@@ -240,7 +244,7 @@ func (s *Session) beat(ctx context.Context, lease rpc.Lease) error {
 			} else {
 				lease, err = s.sendBeat(ctx, lease)
 			}
-			timer.Reset(beatAfter(lease))
+			timer.Reset(lease.BeatAfter())
 		}
 		switch {
 		case err == nil:
@@ -294,11 +298,7 @@ func (s *Session) sendBeat(ctx context.Context, old rpc.Lease) (rpc.Lease, error
 	return lease, nil
 }
 
-func beatAfter(lease rpc.Lease) time.Duration {
-	return min(max(lease.TTL/3, 100*time.Millisecond), 10*time.Minute)
-}
-
-// Touch has the node register again because something of it changed.
+// Touch makes the node register again because something of it changed.
 func (s *Session) Touch() {
 	select {
 	case s.changed <- struct{}{}:
@@ -312,7 +312,7 @@ func (s *Session) SendUpdates(ctx context.Context, batch []*model.AllocReport) (
 	switch {
 	case errdefs.IsNotFound(err): // the servers do not know the node
 		s.Touch()
-	case errdefs.IsFailedPrecondition(err): // the node is not ready: a beat makes it so
+	case errdefs.IsFailedPrecondition(err): // the node is not ready: a heartbeat makes it so
 		select {
 		case s.refused <- struct{}{}:
 		default:

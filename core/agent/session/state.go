@@ -10,7 +10,7 @@ import (
 	"github.com/drover-project/drover/core/rpc"
 )
 
-// contact is what the node knows of its servers.
+// contact is the state of the node's contact with its servers.
 type contact struct {
 	mu    sync.Mutex
 	lease rpc.Lease
@@ -30,14 +30,14 @@ func (c *contact) ended(err error) {
 	c.lost = err
 }
 
-// State is what the node knows of its servers.
+// State describes the node's contact with its servers.
 type State struct {
-	TTL   time.Duration // of the last lease
+	TTL   time.Duration // lifetime of the last lease
 	Heard time.Time     // when a server last answered; zero if none did
 	Lost  error         // why there is no session; nil while there is one
 }
 
-// State returns what the node knows of its servers.
+// State returns the state of the node's contact with its servers.
 func (s *Session) State() State {
 	s.contact.mu.Lock()
 	defer s.contact.mu.Unlock()

@@ -11,18 +11,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// stored is what the servers are known to have of the node's registration. With it the node
-// sends only what differs, to whichever server it is connected. Only one registration is
-// under way at a time.
+// stored is the registration of the node that the servers have. With it the node sends only
+// differences, to whichever server it is connected. Only one registration is under way at a
+// time.
 type stored struct {
-	node    *model.Node // nil if it is not known what they have
+	node    *model.Node // nil if it is unknown what the servers have
 	version uint64      // see rpc.Lease
-	number  uint64      // of registrations of this process
+	number  uint64      // counts the registrations of this process
 }
 
-// send registers the node: it sends what differs, or all of it if the servers do not have
-// what it differs from. After an error it is unknown what they have, because the answer
-// may have been lost.
+// send registers the node: it sends the difference, or the whole node if the servers do not
+// have the registration before. After an error it is unknown what they have, because the
+// answer may have been lost.
 func (s *stored) send(ctx context.Context, servers rpc.Servers, node *model.Node) (rpc.Lease, error) {
 	before, version := s.node, s.version
 	s.node = nil

@@ -28,9 +28,11 @@ type registrar struct {
 	version uint64
 	came    []string
 	// fail is returned for the next message; lose has its answer lost after it was stored.
-	fail error
-	lose bool
-	end  chan struct{} // ends the sessions
+	fail  error
+	lose  bool
+	end   chan struct{} // ends the sessions
+	ahead time.Duration // by which the node's clock is ahead
+	said  []string      // messages of the node's events
 }
 
 func (r *registrar) store(what string, n *model.Node) (rpc.Lease, error) {
@@ -40,12 +42,15 @@ func (r *registrar) store(what string, n *model.Node) (rpc.Lease, error) {
 		return rpc.Lease{}, err
 	}
 	r.node = n
+	for _, e := range n.Events {
+		r.said = append(r.said, e.Message)
+	}
 	r.version++
 	if r.lose {
 		r.lose = false
 		return rpc.Lease{}, errdefs.Unavailablef("the connection has ended")
 	}
-	return rpc.Lease{TTL: 9 * time.Second, Version: r.version}, nil
+	return rpc.Lease{TTL: 9 * time.Second, Version: r.version, Now: time.Now().Add(-r.ahead)}, nil
 }
 
 func (r *registrar) Register(_ context.Context, n *model.Node) (rpc.Lease, error) {

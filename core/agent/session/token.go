@@ -20,9 +20,9 @@ const tokenKey = "node/token"
 // askAgain is when a node asks again that got no identity.
 const askAgain = time.Minute
 
-// token is what the node shows at its registrations: the identity that servers have given
-// to it, or until then the introduction of its operator. It never asks whether a token is
-// valid; servers do.
+// token is the token that the node sends with its registrations: the identity that servers
+// gave to it, or until then its operator's introduction. The servers check it; the node
+// does not.
 type token struct {
 	mu       sync.Mutex
 	intro    string
@@ -45,8 +45,8 @@ func (k *token) load(ctx context.Context, store Store, intro string) error {
 	return nil
 }
 
-// take makes an identity that of the node. A part of its last third is chosen at random,
-// so that nodes that registered together do not renew together.
+// take makes an identity the node's own. A part of its last third is chosen at random, so
+// that nodes that registered together do not renew together.
 func (k *token) take(identity string) {
 	k.identity, k.renewAt = identity, time.Time{}
 	c, err := claimsOf(identity)
@@ -99,7 +99,7 @@ func (k *token) due(now time.Time) bool {
 	return k.anew || !k.renewAt.IsZero() && !now.Before(k.renewAt)
 }
 
-// IdentityClaims returns what the identity of the node says. NotFound: it has none.
+// IdentityClaims returns the claims of the node's identity. NotFound: it has none.
 func (s *Session) IdentityClaims() (map[string]any, error) {
 	s.token.mu.Lock()
 	identity := s.token.identity
@@ -121,7 +121,7 @@ func (s *Session) RenewIdentity(ctx context.Context) error {
 	case <-changed:
 		return nil
 	case <-ctx.Done():
-		return errdefs.Unavailablef("the node has asked for a new identity and has none yet; it goes on asking: %w", ctx.Err())
+		return errdefs.Unavailablef("the node has asked for a new identity and has none yet; it keeps asking: %w", ctx.Err())
 	}
 }
 
@@ -129,7 +129,7 @@ func (s *Session) RenewIdentity(ctx context.Context) error {
 func claimsOf(token string) (map[string]any, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return nil, errdefs.Internalf("the identity of this node is no token of three parts")
+		return nil, errdefs.Internalf("the identity of this node is not a token of three parts")
 	}
 	body, err := base64.RawURLEncoding.DecodeString(parts[1])
 	var out map[string]any

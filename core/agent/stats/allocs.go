@@ -27,7 +27,7 @@ type Running struct {
 	Sample driver.TaskStats
 }
 
-// Counted is what has happened to a task since the node received it.
+// Counted counts the events of a task since the node received its alloc.
 type Counted struct {
 	Alloc                      *model.Allocation
 	Task                       string

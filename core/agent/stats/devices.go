@@ -11,13 +11,13 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/device"
 )
 
-// DeviceGroup is what was measured of a group of devices, in the reference's names.
+// DeviceGroup has the measurements of a group of devices, with the reference's names.
 type DeviceGroup struct {
 	Vendor, Type, Name string
 	InstanceStats      map[string]*DeviceStats // by the device's id
 }
 
-// DeviceStats is one sample of a device. Summary is the value to look at first.
+// DeviceStats is one sample of a device. Summary is the value to show first.
 type DeviceStats struct {
 	Summary   *DeviceValue
 	Stats     *DeviceValues
@@ -42,7 +42,7 @@ type DeviceValue struct {
 	Desc                string   `json:",omitempty"`
 }
 
-// OfDevices makes the answer of what device plugins measured.
+// OfDevices converts the measurements of device plugins to the API's form.
 func OfDevices(groups []device.GroupStats) []*DeviceGroup {
 	var out []*DeviceGroup
 	for _, g := range groups {

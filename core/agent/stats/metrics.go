@@ -43,8 +43,8 @@ func (s *samples) counter(labels map[string]string, name string, v float64) {
 	s.out = append(s.out, c)
 }
 
-// HostSamples returns the metrics of the machine: the reference's with its names,
-// others below drover.client. Outdated values are left out, so the series of a
+// HostSamples returns the metrics of the machine: the metrics of the reference under its
+// names, other ones below drover.client. Outdated values are left out, so the series of a
 // collector that is away end; drover.client.collector.up shows that it is away.
 func HostSamples(readings []pluginhost.HostReading, mhz float64, labels map[string]string) []telemetry.Sample {
 	s := &samples{labels: labels}
@@ -66,7 +66,7 @@ func HostSamples(readings []pluginhost.HostReading, mhz float64, labels map[stri
 	return s.out
 }
 
-// machine adds what the reference has, too.
+// machine adds the metrics that the reference has, too.
 func (s *samples) machine(m *merged, mhz float64) {
 	if m.now.Uptime > 0 {
 		s.gauge(s.labels, "nomad.client.uptime", float64(m.now.Uptime/time.Second))
@@ -143,7 +143,7 @@ func (s *samples) flows(n *stats.Sample) {
 // maxValues bounds what one collector may add.
 const maxValues = 5000
 
-// series adds what only this collector measures.
+// series adds the series that only this collector measures.
 func (s *samples) series(r pluginhost.HostReading) {
 	declared := map[string]*stats.Series{}
 	for i := range r.Info.Series {
@@ -179,7 +179,8 @@ func (s *samples) series(r pluginhost.HostReading) {
 	}
 }
 
-// histogram adds the value of a histogram, unless its counts are not those of its buckets.
+// histogram adds the value of a histogram, unless it has another number of counts than
+// buckets.
 func (s *samples) histogram(labels map[string]string, name string, bounds []float64, o *stats.Observed) {
 	if o == nil || len(bounds) > stats.MaxBounds || len(o.Counts) != len(bounds)+1 || !slices.IsSorted(bounds) {
 		return

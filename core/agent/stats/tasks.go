@@ -58,7 +58,7 @@ func (t *Tasks) Close() {
 	}
 }
 
-// feed returns that of a driver, nil once the collection is closed.
+// feed returns the feed of a driver, or nil once the collection is closed.
 func (t *Tasks) feed(d driver.Driver) *taskFeed {
 	name := d.Info().Name
 	t.mu.Lock()

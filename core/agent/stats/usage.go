@@ -72,8 +72,8 @@ func NewAllocUsage() *AllocUsage {
 	return &AllocUsage{ResourceUsage: &Usage{DeviceStats: []*DeviceGroup{}}, Tasks: map[string]*TaskUsage{}}
 }
 
-// Add adds a task's sample. mhz is the speed of a core, for drivers that tell
-// percents only; devices are those of the task.
+// Add adds a task's sample. mhz is the speed of a core, for drivers that tell percents
+// only; devices lists the task's devices.
 func (u *AllocUsage) Add(task string, s driver.TaskStats, mhz float64, devices []*DeviceGroup) {
 	t := &TaskUsage{ResourceUsage: usageOf(s.CPU, s.Memory, mhz), Timestamp: nanos(s.Time), Pids: make(map[string]*Usage, len(s.Pids))}
 	for pid, p := range s.Pids {
@@ -113,7 +113,7 @@ func cpuOf(c driver.CPUStats, mhz float64) CPUUsage {
 	return out
 }
 
-// ticks are the MHz that percents of a core are.
+// ticks converts percents of a core to MHz.
 func ticks(percent, mhz float64) float64 { return percent / 100 * mhz }
 
 // add sums the tasks of an alloc.

@@ -96,11 +96,20 @@ type UpdateFailed struct {
 	Err    string
 }
 
-// Held is what the driver says of a run: it is paused, or it is not.
+// Held is the driver's report that a run is paused, or that it is not.
 type Held struct {
 	Run    uint64
 	Paused bool
 }
+
+// Hold means that the turn of the task has come, but a task on which it depends is not ready.
+type Hold struct{ On string }
+
+// Look means that the window of the task may have opened or closed. See Due.
+type Look struct{}
+
+// Direct is an operator's word about the schedule: one of the ScheduleState constants.
+type Direct struct{ State string }
 
 // Wake means that WakeAt may have passed.
 type Wake struct{}
@@ -120,6 +129,9 @@ func (Resize) isEvent()       {}
 func (Updated) isEvent()      {}
 func (UpdateFailed) isEvent() {}
 func (Held) isEvent()         {}
+func (Hold) isEvent()         {}
+func (Look) isEvent()         {}
+func (Direct) isEvent()       {}
 func (Wake) isEvent()         {}
 func (Note) isEvent()         {}
 
@@ -152,7 +164,12 @@ type Update struct{ Run uint64 }
 // WakeUp requests a Wake at a time.
 type WakeUp struct{ At time.Time }
 
+// GiveUp cancels a start. The runner answers with StartFailed, or with Started if it was too
+// late.
+type GiveUp struct{ Run uint64 }
+
 func (Start) isEffect()   {}
+func (GiveUp) isEffect()  {}
 func (Stop) isEffect()    {}
 func (Destroy) isEffect() {}
 func (Update) isEffect()  {}

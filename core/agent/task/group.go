@@ -70,8 +70,8 @@ func lostServers(after time.Duration) model.TaskEvent {
 // prestart tasks, then main tasks, then poststart tasks. At the end it kills all
 // tasks, the leader first and sidecars last, and then begins the poststop tasks. The
 // caller repeats it until it returns nothing.
-func Order(tg *model.TaskGroup, states map[string]State, stop StopRequest) []Action {
-	g := group{tg: tg, states: states}
+func Order(tg *model.TaskGroup, states map[string]State, stop StopRequest, facts Facts) []Action {
+	g := group{tg: tg, states: states, facts: facts}
 	if reason, ending := g.ending(stop); ending {
 		return g.end(reason, stop)
 	}
@@ -88,6 +88,7 @@ func Ending(tg *model.TaskGroup, states map[string]State, stop StopRequest) bool
 type group struct {
 	tg     *model.TaskGroup
 	states map[string]State
+	facts  Facts
 }
 
 // Hook is the lifecycle hook of a task, "" for a main task.
@@ -239,8 +240,8 @@ func (g group) begin() []Action {
 		case model.TaskLifecycleHookPoststart:
 			turn = prestarted && mainsStarted
 		}
-		if turn {
-			out = append(out, Action{t.Name, Begin{}})
+		if ev := g.next(t); turn && ev != nil {
+			out = append(out, Action{t.Name, ev})
 		}
 	}
 	return out

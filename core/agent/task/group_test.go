@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
@@ -23,12 +24,15 @@ type crew struct {
 	stop   task.StopRequest
 	todo   map[string]task.Effect // by task: the start or stop that is asked for
 	log    []string
+
+	now     time.Time
+	healthy map[string]bool
 }
 
 // newCrew makes a group of tasks written as "name", "name:hook", "name:hook:sidecar"
 // or "name:leader".
 func newCrew(t *testing.T, tasks ...string) *crew {
-	c := &crew{t: t, tg: &model.TaskGroup{Name: "g"}, specs: map[string]task.Spec{}, states: map[string]task.State{}, todo: map[string]task.Effect{}}
+	c := &crew{t: t, tg: &model.TaskGroup{Name: "g"}, specs: map[string]task.Spec{}, states: map[string]task.State{}, todo: map[string]task.Effect{}, now: t0, healthy: map[string]bool{}}
 	for _, s := range tasks {
 		part := strings.Split(s, ":")
 		x := &model.Task{Name: part[0], Leader: slices.Contains(part, "leader")}
@@ -45,7 +49,7 @@ func newCrew(t *testing.T, tasks ...string) *crew {
 }
 
 func (c *crew) step(name string, ev task.Event) {
-	s, effects := task.Step(c.specs[name], c.states[name], ev, t0)
+	s, effects := task.Step(c.specs[name], c.states[name], ev, c.now)
 	c.states[name] = s
 	for _, e := range effects {
 		switch e.(type) {
@@ -58,7 +62,7 @@ func (c *crew) step(name string, ev task.Event) {
 
 func (c *crew) settle() {
 	for range 100 {
-		actions := task.Order(c.tg, c.states, c.stop)
+		actions := task.Order(c.tg, c.states, c.stop, task.Facts{Now: c.now, Healthy: c.healthy})
 		if len(actions) == 0 {
 			return
 		}

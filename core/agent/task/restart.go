@@ -20,18 +20,18 @@ const (
 // maxHint is the longest delay that a failed start itself may ask for.
 const maxHint = 10 * time.Minute
 
-// Decision is what a restart policy says after a failure or an end.
+// Decision is the decision of a restart policy after a failure or an end.
 type Decision struct {
 	Restart     bool
 	Delay       time.Duration // before the restart
 	Reason      string        // in the words of task events
-	WindowStart time.Time     // to be handed to the next call of Decide
+	WindowStart time.Time     // pass it to the next call of Decide
 	WindowCount int
 }
 
-// Decide returns whether and when what has ended or failed is begun again. Attempts are
-// counted in windows of the policy's interval; the first restart begins a window. jitter
-// is from 0 to 1.
+// Decide returns whether and when a task that has ended or failed starts again. Attempts
+// are counted in windows of the policy's interval; the first restart begins a window.
+// jitter is from 0 to 1.
 func Decide(p model.RestartPolicy, start time.Time, count int, now time.Time, jitter float64) Decision {
 	if start.IsZero() || now.Sub(start) > p.Interval {
 		start, count = now, 0

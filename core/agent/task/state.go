@@ -25,6 +25,7 @@ const (
 	Backoff  Phase = "backoff"  // ended; starts again at WakeAt
 	Delaying Phase = "delaying" // waits for its shutdown delay; stopped at WakeAt
 	Stopping Phase = "stopping" // asked to end
+	Off      Phase = "off"      // its turn has come, but it is paused
 	Dead     Phase = "dead"
 )
 
@@ -39,6 +40,14 @@ type Spec struct {
 	EndsWell bool
 	// Limits are the resources that the task is to have.
 	Limits Limits
+	// Window is when the task runs; nil means always.
+	Window Window
+}
+
+// Window is a time at which a task runs. *cron.Window implements it.
+type Window interface {
+	Open(at time.Time) bool
+	Next(after time.Time) time.Time // when it may open or close; zero means never
 }
 
 // Limits are the resources of a task that may change while it runs.
@@ -79,10 +88,21 @@ type State struct {
 	Updating  bool      `json:",omitempty"`
 	UpdatedAt time.Time `json:",omitzero"`
 
-	// Paused means that the driver last said so of the current run. ResumedAt is when it said
-	// again that the run continues.
+	// Paused means that the driver's last report says that the current run is paused.
+	// ResumedAt is the time of the report that it continues.
 	Paused    bool      `json:",omitempty"`
 	ResumedAt time.Time `json:",omitzero"`
+
+	// HeldSince is when the turn of the waiting task came, while a dependency holds it back.
+	HeldSince time.Time `json:",omitzero"`
+
+	// Order is what an operator has said about the schedule, one of the ScheduleState
+	// constants of package model; "" means scheduled. Pausing means that the run is being
+	// stopped, or its start given up, because the task is paused. OffSince is when it became
+	// Off.
+	Order    string    `json:",omitempty"`
+	Pausing  bool      `json:",omitempty"`
+	OffSince time.Time `json:",omitzero"`
 
 	// Counters since the node received the task.
 	Starts   uint64 `json:",omitempty"` // successful starts

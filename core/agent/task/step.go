@@ -28,13 +28,16 @@ func Resume(spec Spec, s State, now time.Time) (State, []Effect) {
 		if s.KillWanted {
 			m.do(Destroy{Run: s.Run})
 			m.dieKilled()
+		} else if s.Pausing && m.off() {
+			m.do(Destroy{Run: s.Run})
+			m.rest()
 		} else {
 			m.do(Start{Run: s.Run, Again: true})
 		}
 	case Backoff:
 		m.do(WakeUp{At: s.WakeAt})
 		m.do(Destroy{Run: s.Run})
-	case Dead, Waiting:
+	case Dead, Waiting, Off:
 		// The agent may have ended before it freed the resources of that run.
 		if s.Run > 0 {
 			m.do(Destroy{Run: s.Run})
@@ -86,6 +89,12 @@ func (m *machine) step(ev Event) {
 		m.updateFailed(ev)
 	case Held:
 		m.held(ev)
+	case Hold:
+		m.hold(ev)
+	case Look:
+		m.look()
+	case Direct:
+		m.direct(ev)
 	case Wake:
 		m.wake()
 	case Note:
@@ -97,12 +106,19 @@ func (m *machine) begin() {
 	if m.s.Phase != Waiting {
 		return
 	}
+	m.s.HeldSince = time.Time{}
+	m.look()
+	if m.off() {
+		m.rest()
+		return
+	}
 	m.s.note(m.now, model.EventSetup())
 	m.start()
 }
 
 func (m *machine) start() {
 	m.s.Phase, m.s.WakeAt, m.s.RestartWanted, m.s.Unfit = Starting, time.Time{}, false, false
+	m.s.Pausing, m.s.OffSince = false, time.Time{}
 	m.s.Has, m.s.Updating, m.s.UpdatedAt = m.spec.Limits, false, time.Time{}
 	m.s.Paused, m.s.ResumedAt = false, time.Time{}
 	m.s.Run++
@@ -122,7 +138,8 @@ func (m *machine) started(ev Started) {
 		m.s.FirstStart = at
 	}
 	m.s.note(m.now, model.EventStarted())
-	if m.s.KillWanted || m.s.RestartWanted || m.s.RerunWanted {
+	m.s.Pausing = m.off()
+	if m.s.KillWanted || m.s.RestartWanted || m.s.RerunWanted || m.s.Pausing {
 		m.stop()
 		return
 	}
@@ -147,8 +164,8 @@ func (m *machine) updated(ev Updated) {
 	m.resize()
 }
 
-// updateFailed restarts a task that cannot get its resources while it runs: servers count
-// with them.
+// updateFailed restarts a task that cannot get its new resources while it runs, because the
+// servers have already accounted for them.
 func (m *machine) updateFailed(ev UpdateFailed) {
 	if ev.Run != m.s.Run || !m.s.Updating {
 		return
@@ -181,12 +198,15 @@ func (m *machine) startFailed(ev StartFailed) {
 	if m.s.Phase != Starting || ev.Run != m.s.Run {
 		return
 	}
-	switch { // a start that was given up is not a failure
+	switch { // the start was given up, which is not a failure
 	case m.s.KillWanted:
 		m.dieKilled()
 		return
 	case m.s.RerunWanted:
 		m.await()
+		return
+	case m.s.Pausing:
+		m.paused()
 		return
 	}
 	m.s.note(m.now, failure(ev))
@@ -218,6 +238,8 @@ func (m *machine) exited(ev Exited) {
 		m.dieKilled()
 	case m.s.RerunWanted:
 		m.await()
+	case m.s.Pausing:
+		m.paused()
 	case m.s.RestartWanted:
 		m.countRestart()
 		m.s.note(m.now, model.EventRestarting("", 0))
@@ -241,7 +263,7 @@ func (m *machine) kill(ev Kill) {
 		m.s.note(m.now, ev.Reason)
 	}
 	switch m.s.Phase {
-	case Waiting, Backoff:
+	case Waiting, Backoff, Off:
 		m.dieKilled()
 	case Running:
 		if m.spec.ShutdownDelay <= 0 || ev.NoDelay {
@@ -323,7 +345,7 @@ func (m *machine) rerun(ev Rerun) {
 		m.signaled(ev.Reason)
 		m.s.RerunWanted = true
 		m.stop()
-	case Backoff, Dead:
+	case Backoff, Off, Dead:
 		m.signaled(ev.Reason)
 		m.await()
 	}
@@ -334,8 +356,8 @@ func (m *machine) await() {
 	m.countRestart()
 	m.s.note(m.now, model.EventRestarting("", 0))
 	m.reset()
-	m.s.Phase, m.s.WakeAt, m.s.Fresh = Waiting, time.Time{}, true
-	m.s.RestartWanted, m.s.RerunWanted, m.s.Unfit = false, false, false
+	m.s.Phase, m.s.WakeAt, m.s.Fresh, m.s.HeldSince = Waiting, time.Time{}, true, time.Time{}
+	m.s.RestartWanted, m.s.RerunWanted, m.s.Unfit, m.s.Pausing = false, false, false, false
 }
 
 // reset clears the results of a task that has ended.
@@ -379,7 +401,7 @@ func (m *machine) countRestart() {
 }
 
 func (m *machine) die() {
-	m.s.Phase, m.s.WakeAt = Dead, time.Time{}
+	m.s.Phase, m.s.WakeAt, m.s.Report.Paused, m.s.Pausing = Dead, time.Time{}, "", false
 	m.s.Report.State = model.TaskStateDead
 	at := m.now.UTC()
 	m.s.Report.FinishedAt = &at

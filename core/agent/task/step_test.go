@@ -74,6 +74,8 @@ func describe(e task.Effect) string {
 		return fmt.Sprintf("stop %d %s%s", e.Run, e.Signal, e.Timeout)
 	case task.Destroy:
 		return fmt.Sprintf("destroy %d", e.Run)
+	case task.GiveUp:
+		return fmt.Sprintf("give up %d", e.Run)
 	case task.WakeUp:
 		return "wake at " + e.At.Sub(t0).String()
 	}

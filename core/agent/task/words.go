@@ -9,7 +9,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// failure is the event of a start that came to nothing.
+// failure returns the event of a failed start.
 func failure(ev StartFailed) model.TaskEvent {
 	e := failureOf(ev)
 	e.Explain(ev.Reason, ev.Details, ev.RetryAfter)

@@ -43,7 +43,7 @@ func New() (*Listener, error) {
 		return nil, fmt.Errorf("watch the sockets of tasks: %w", err)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
-		_ = unix.Close(fd) // nobody has it yet
+		_ = unix.Close(fd) // not passed to anybody yet
 		return nil, fmt.Errorf("watch the sockets of tasks: %w", err)
 	}
 	l := &Listener{
@@ -103,7 +103,7 @@ func (l *Listener) Shut(dir allocdir.Dir, task string) {
 	if s := l.byKey[keyOf(dir, task)]; s != nil {
 		delete(l.byKey, keyOf(dir, task))
 		delete(l.byFD, int32(s.fd))
-		_ = s.file.Close() // which also ends the watch
+		_ = s.file.Close() // closing also ends the watch
 	}
 }
 
@@ -158,8 +158,8 @@ func (l *Listener) accept(fd int32) bool {
 	}
 }
 
-// next accepts a connection; nil if there is none. The lock keeps the descriptor from
-// being closed, and from becoming another file's, meanwhile.
+// next accepts a connection; nil if there is none. The lock keeps the descriptor from being
+// closed and reused meanwhile.
 func (l *Listener) next(fd int32) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

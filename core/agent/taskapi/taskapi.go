@@ -3,7 +3,7 @@
 
 // Package taskapi accepts connections on the sockets by which tasks reach their agent: one
 // in the secrets folder of each task. It is one net.Listener for all of them, and no socket
-// has a goroutine of its own. It knows nothing of what is said over a connection. Only
+// has a goroutine of its own. It does not know the protocol on a connection. Only
 // core/agent imports it.
 package taskapi
 
@@ -16,7 +16,7 @@ import (
 // SocketName is the name of a task's socket in its secrets folder.
 const SocketName = "api.sock"
 
-// address names a task as the other end of its connections.
+// address is the remote address of a connection: it names the task that has connected.
 type address string
 
 // Network implements net.Addr.
@@ -25,7 +25,7 @@ func (address) Network() string { return "unix" }
 // String implements net.Addr.
 func (a address) String() string { return string(a) }
 
-// conn is a connection whose other end is known by the socket that accepted it.
+// conn is a connection that knows the socket, and thereby the task, that accepted it.
 type conn struct {
 	net.Conn
 	task address

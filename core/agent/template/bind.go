@@ -15,12 +15,12 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// function is one function that templates may name.
+// function is one function that templates may call.
 type function struct {
 	fn     any                   // stateless
 	make   func(c *compiled) any // or created for a template
 	before func(b *bound) error  // rejects arguments that would be too expensive
-	raw    bool                  // its arguments and result are not measured
+	raw    bool                  // its arguments and result are not counted against the limits
 	watch  bool                  // reads data that can change
 	source Kind                  // reads from the Source
 	deny   string                // why it is not offered
@@ -42,7 +42,7 @@ var functions = sync.OnceValue(func() map[string]function {
 		printFunc: {direct: true, make: func(c *compiled) any { return c.print }},
 	}
 	for _, group := range []map[string]function{
-		builtinFunctions(), textFunctions(), encodingFunctions(), listFunctions(), numberFunctions(), taskFunctions(), sourceFunctions(), refusedFunctions(), sprigFunctions(),
+		builtinFunctions(), textFunctions(), encodingFunctions(), listFunctions(), numberFunctions(), taskFunctions(), sourceFunctions(), consulFunctions(), refusedFunctions(), sprigFunctions(),
 	} {
 		maps.Copy(all, group)
 	}
@@ -59,7 +59,7 @@ var volatile = map[string]bool{
 	"sprig_bcrypt": true, "sprig_htpasswd": true, "sprig_encryptAES": true,
 }
 
-// names is what the parser needs to know.
+// names are the names of all functions, for the parser.
 var names = sync.OnceValue(func() map[string]any {
 	out := map[string]any{}
 	for name := range functions() {
@@ -80,7 +80,7 @@ func (c *compiled) bind(in *injector, trees map[string]*parse.Tree) (texttemplat
 	for _, name := range slices.Sorted(maps.Keys(in.used)) {
 		f, ok := functions()[name]
 		if !ok {
-			continue // of text/template itself
+			continue // a function of text/template itself
 		}
 		if why := c.refusal(name, f); why != nil {
 			location, _ := trees[c.name].ErrorContext(in.used[name])

@@ -17,8 +17,8 @@ const (
 	ModeRestart = "restart"
 )
 
-// Change is what a task must do because its files have changed. A restart makes the
-// rest unnecessary; otherwise each of Signals is sent and each of Scripts is run.
+// Change is what a task must do because its files have changed. With a restart the rest is
+// unnecessary; otherwise each of Signals is sent and each of Scripts is run.
 type Change struct {
 	Mode    string // the strongest: restart, then signal, then script
 	Signal  string // the first of Signals

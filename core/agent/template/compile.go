@@ -15,7 +15,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Names of what is put into a parsed template.
+// Names of the checks that are inserted into a parsed template.
 const (
 	checksPrefix = "drover__"
 	stepFunc     = checksPrefix + "loop"
@@ -28,14 +28,14 @@ const (
 // compiled is a parsed template with its functions.
 type compiled struct {
 	spec    *model.Template
-	name    string // what messages call it
+	name    string // name in error messages
 	tmpl    *texttemplate.Template
-	watches bool // whether a function of it reads what can change
+	watches bool // whether it calls a function whose data can change
 
-	volatile bool // whether each run of it gives something else
+	volatile bool // whether each run gives another result
 
 	runner *Runner
-	run    *execution // of the present run
+	run    *execution // state of the current run
 }
 
 // compile parses text, puts the checks in and binds the functions that it uses.
@@ -71,8 +71,9 @@ func (r *Runner) compile(spec *model.Template, name, text string) (*compiled, er
 	return c, nil
 }
 
-// parseTrees parses text alone, so that messages are about what the user wrote,
-// then with the checks behind it: nodes of these know the lines of the text.
+// parseTrees first parses the text alone, so that error messages refer to the user's text.
+// Then it parses the text with the checks appended, so that their nodes refer to lines of
+// the text.
 func parseTrees(name, text, left, right string) (map[string]*parse.Tree, error) {
 	if left == "" {
 		left = "{{"
@@ -100,7 +101,8 @@ func parseTrees(name, text, left, right string) (map[string]*parse.Tree, error) 
 	return trees, nil
 }
 
-// injector walks parsed templates: it puts checks in and notes what they use.
+// injector walks parsed templates: it inserts checks and notes which functions the
+// templates use.
 type injector struct {
 	checks []parse.Node
 	used   map[string]parse.Node // functions

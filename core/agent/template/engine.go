@@ -32,7 +32,8 @@ var DefaultDenylist = []string{"plugin", "writeToFile"}
 
 // RetryConfig says how a Source is asked again after an error.
 type RetryConfig struct {
-	// Attempts before First gives up; 0 never does. Once rendered, nothing gives up.
+	// Attempts is the number of failed attempts after which First gives up; 0 means never.
+	// After the first render nothing gives up.
 	Attempts   int
 	Backoff    time.Duration // before the first retry; doubled each time
 	MaxBackoff time.Duration
@@ -53,10 +54,10 @@ type Config struct {
 	DisableSandbox   bool     // files anywhere on the node may be read and written
 
 	MaxBytes    int64         // limit of one template's output
-	MaxDuration time.Duration // of one run of one template
+	MaxDuration time.Duration // limit of one run of one template
 	MaxSteps    int           // turns of loops and calls of one run
 
-	Wait       *Bounds // of templates without a wait block; nil is 5s to 4m
+	Wait       *Bounds // for templates without a wait block; nil means 5s to 4m
 	WaitBounds *Bounds // limits for every wait
 
 	MaxStale       time.Duration
@@ -68,10 +69,13 @@ type Config struct {
 // Task is the task whose templates are rendered.
 type Task struct {
 	Templates []*model.Template // canonical
-	Env       map[string]string // what env reads: variables, node.*, attr.*, meta.*
+	Env       map[string]string // the values of env: variables, node.*, attr.*, meta.*
 	TaskDir   string            // absolute
 	AllocDir  string            // the shared directory of the alloc; absolute
-	UID, GID  int               // owner of files whose template names none
+	UID, GID  int               // owner of files whose template names no owner
+
+	// Registry is from where functions such as key read.
+	Registry Registry
 
 	// Scope identifies the workload on whose behalf data is read: see Query.
 	Scope string
@@ -88,7 +92,7 @@ type Engine struct {
 	slots chan struct{} // bounds how many templates are parsed or run at once
 }
 
-// New makes an engine. It needs no Close: what it runs belongs to Runners.
+// New makes an engine. It needs no Close, because its goroutines belong to Runners.
 func New(cfg Config) *Engine {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
@@ -139,8 +143,8 @@ func (e *Engine) Open(ctx context.Context, task Task) (*Runner, error) {
 	return r, nil
 }
 
-// enter waits for one of the places in which templates are parsed and run; exit
-// gives it back.
+// enter waits for one of the limited slots for parsing and running templates; exit frees
+// it.
 func (e *Engine) enter(ctx context.Context) error {
 	select {
 	case e.slots <- struct{}{}:

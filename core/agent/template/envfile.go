@@ -13,9 +13,9 @@ import (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.\-]*$`)
 
-// parseEnv reads what a template with env = true makes: a NAME=VALUE a line, with
-// comments, an optional "export", and values bare, in single quotes (as they are)
-// or in double quotes (with \n and the like).
+// parseEnv parses the output of a template with env = true: a NAME=VALUE a line, with
+// comments, an optional "export", and values bare, in single quotes (as they are) or in
+// double quotes (with \n and the like).
 func parseEnv(text string) (map[string]string, error) {
 	out := map[string]string{}
 	n := 0
@@ -29,7 +29,7 @@ func parseEnv(text string) (map[string]string, error) {
 		name, value, ok := strings.Cut(line, "=")
 		name = strings.TrimSpace(name)
 		if !ok || !envName.MatchString(name) {
-			return nil, errdefs.InvalidArgumentf("line %d of the environment is no NAME=VALUE", n) // not its text: it may be a secret
+			return nil, errdefs.InvalidArgumentf("line %d of the environment is not NAME=VALUE", n) // not its text: it may be a secret
 		}
 		value, err := envValue(strings.TrimSpace(value))
 		if err != nil {

@@ -27,7 +27,7 @@ type files struct {
 	open              bool // without a sandbox
 }
 
-// stamp tells whether a file has changed.
+// stamp reports whether a file has changed.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -36,9 +36,9 @@ type stamp struct {
 // place is a file below a directory that it may not leave.
 type place struct{ root, rel string }
 
-// find says where a path of a job file is. It may name  and is taken
-// from the task's directory; an absolute path is one that the agent knows or one
-// that the task sees, in which /alloc is the shared directory.
+// find resolves a path in a job file. It may name  and is taken from the task's directory;
+// an absolute path is one that the agent knows or one that the task sees, in which /alloc
+// is the shared directory.
 func (f *files) find(path string) (place, error) {
 	path = filepath.FromSlash(f.expand(path))
 	if strings.ContainsRune(path, 0) || path == "" {
@@ -77,9 +77,8 @@ func (f *files) secret(path string) bool {
 	return within(filepath.Join(f.taskDir, "secrets"), filepath.Clean(path))
 }
 
-// findInput is find for files that are read: of absolute paths, those that the
-// agent knows and those of the folders that a task is given. Others mean files of
-// the node.
+// findInput is find for files that are read: of absolute paths, those that the agent knows
+// and the paths of the folders that a task is given. Others mean files of the node.
 func (f *files) findInput(path string) (place, error) {
 	full := filepath.Clean(filepath.FromSlash(f.expand(path)))
 	if f.open || !filepath.IsAbs(full) || within(f.taskDir, full) || within(f.allocDir, full) {
@@ -143,8 +142,8 @@ func (f *files) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// read returns a file of at most limit bytes. It never waits: what is no regular
-// file is refused.
+// read returns a file of at most limit bytes. It never blocks, since it refuses everything
+// but regular files.
 func (f *files) read(path string, limit int64) ([]byte, stamp, error) {
 	at, err := f.findInput(path)
 	if err != nil {
@@ -209,11 +208,11 @@ func classed(err error) error {
 	return errdefs.New(errdefs.FailedPrecondition, err)
 }
 
-// owner is who a rendered file belongs to; -1 leaves it to the agent's user.
+// owner is the owner of a rendered file; -1 means the agent's user.
 type owner struct{ uid, gid int }
 
-// ownerOf takes what the template says, or the task's user as far as this agent
-// may give files away.
+// ownerOf returns the owner that the template names, or else the task's user, if this agent
+// may change owners.
 func ownerOf(spec *model.Template, task Task) owner {
 	own := owner{uid: -1, gid: -1}
 	if os.Geteuid() == 0 {
@@ -260,7 +259,7 @@ func (f *files) write(at place, data []byte, mode fs.FileMode, own owner) (err e
 	return allocdir.Replace(root, at.rel, data, mode, own.uid, own.gid)
 }
 
-// differs tells whether what lies at a place is something else than data.
+// differs reports whether the file at a place differs from data.
 func (f *files) differs(at place, data []byte) bool {
 	root, err := os.OpenRoot(at.root)
 	if err != nil {

@@ -57,7 +57,7 @@ func hmacSHA256Hex(message, key string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// prettyFits bounds what depth alone adds: each element may be indented by it.
+// prettyFits bounds the indentation, which grows with the depth of each element.
 func prettyFits(b *bound) error {
 	left := b.run.maxBytes * sizeFactor
 	return b.run.indented(b.args[0], &left, 0)

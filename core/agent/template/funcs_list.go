@@ -61,7 +61,7 @@ func texts(v any) ([]string, error) {
 	return out, nil
 }
 
-// in tells whether v is an element of a list, a key of a map, or a part of a text.
+// in reports whether v is an element of a list, a key of a map, or a part of a text.
 func in(within, v any) (bool, error) {
 	if text, ok := within.(string); ok {
 		part, ok := v.(string)
@@ -167,7 +167,7 @@ func loop(bounds ...any) ([]int64, error) {
 	return out, nil
 }
 
-// pairs reads what has keys and values: items of a variable, or a map of texts.
+// pairs returns the keys and values of the items of a variable or of a map of strings.
 func pairs(v any) (map[string]any, error) {
 	switch v := v.(type) {
 	case nil:
@@ -228,8 +228,8 @@ func explodeMap(flat map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// merge gives a new map of both; maps in both are merged too. What is in above
-// wins if override is set, else what is in below.
+// merge returns a new map with the entries of both; nested maps are merged too. For a key
+// in both, above wins if override is set, otherwise below.
 func merge(below, above map[string]any, override bool) map[string]any {
 	out := maps.Clone(below)
 	if out == nil {

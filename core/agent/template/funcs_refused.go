@@ -13,8 +13,8 @@ func refusedFunctions() map[string]function {
 		}
 	}
 	refuse("templates start no programs and write no files beside their own", "plugin", "writeToFile")
-	refuse("Drover has no client of Consul; use nomadVar, nomadService or nomadServices",
-		"key", "keyOrDefault", "keyExists", "keyExistsGet", "ls", "safeLs", "tree", "safeTree", "service", "services", "connect", "peerings",
+	refuse("of Consul's functions only key, keyOrDefault, keyExists, ls, safeLs, tree, safeTree, service and services are offered",
+		"keyExistsGet", "connect", "peerings",
 		"node", "nodes", "datacenters", "partitions", "caRoots", "caLeaf", "exportedServices", "byMeta")
 	refuse("Drover has no client of Vault; use nomadVar", "secret", "secrets", "pkiCert")
 	refuse("it is not offered; use toJSONPretty", "spew_dump", "spew_printf", "spew_sdump", "spew_sprintf")

@@ -38,8 +38,8 @@ type known struct {
 	version uint64 // 0 if there was none yet
 }
 
-// lookup gives the present answer, the same through a whole run even if a newer
-// one comes meanwhile. Without one the template is run again later.
+// lookup returns the current answer of a query. It is the same during a whole run, even if
+// a newer answer arrives. If there is none yet, the template is run again later.
 func (c *compiled) lookup(q Query) (Answer, bool) {
 	q.Scope = c.runner.task.Scope
 	k, again := c.run.answers[q]
@@ -61,7 +61,8 @@ func (c *compiled) miss(q Query) {
 	}
 }
 
-// variablePath is PATH@NAMESPACE.REGION, in which what begins with @ may be missing.
+// variablePath matches PATH@NAMESPACE.REGION, in which .REGION, and @ with all after it,
+// are optional.
 var variablePath = regexp.MustCompile(`^([a-zA-Z0-9\-_~/]{0,128})(?:@([a-zA-Z0-9\-]{1,128})(?:\.([a-zA-Z0-9\-_]+))?)?$`)
 
 func variableQuery(kind Kind, path string) (Query, error) {
@@ -123,8 +124,8 @@ func (c *compiled) services() ([]ServiceSummary, error) {
 // serviceName is TAG.NAME@REGION, in which the tag and the region may be missing.
 var serviceName = regexp.MustCompile(`^(?:([a-zA-Z0-9_=:.\-]+)\.)?([a-zA-Z0-9_\-]+)(?:@([a-zA-Z0-9_\-]+))?$`)
 
-// service takes a name, or a count, a key and a name: then each key has its own
-// few instances, and keeps them as far as it can when others come and go.
+// service takes a name, or a count, a key and a name. With a key it returns count
+// instances, and mostly the same ones for that key when instances come and go.
 func (c *compiled) service(args ...any) ([]Service, error) {
 	count, key := int64(-1), ""
 	switch len(args) {

@@ -11,11 +11,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// sprigPrefix is what names of that library begin with in templates.
+// sprigPrefix is the prefix of sprig's functions in templates.
 const sprigPrefix = "sprig_"
 
-// sprigDenied are functions that show the agent's own environment or network, or
-// that make keys, for which a template is no place: each run would make others.
+// sprigDenied are functions that show the agent's own environment or network, or that
+// generate keys: each run of a template would generate others.
 var sprigDenied = map[string]string{
 	"env": "it reads the environment of the agent; use env", "expandenv": "it reads the environment of the agent; use env",
 	"getHostByName": "templates do not ask name servers",
@@ -25,7 +25,7 @@ var sprigDenied = map[string]string{
 
 const keysWhy = "keys are not made in templates; keep them in variables"
 
-// sprigFunctions are those of sprig, as sprig_NAME, each bounded.
+// sprigFunctions are sprig's functions, named sprig_NAME, each with bounds.
 func sprigFunctions() map[string]function {
 	bounds := sprigBounds()
 	out := map[string]function{}
@@ -41,7 +41,7 @@ func sprigFunctions() map[string]function {
 	return out
 }
 
-// sprigReplaced are functions whose work sprig does not bound.
+// sprigReplaced are our versions of functions whose work sprig does not bound.
 func sprigReplaced() map[string]function {
 	replace := func(expand bool) function {
 		return function{make: func(c *compiled) any {
@@ -106,7 +106,8 @@ func expand(list reflect.Value) []reflect.Value {
 	return out
 }
 
-// countFits is for functions that count between numbers by steps of at least one.
+// countFits bounds functions that count from one number to another in steps of at least
+// one.
 func countFits(bounds []reflect.Value) error {
 	for _, v := range bounds {
 		if err := elements(abs(v.Int())); err != nil {

@@ -53,11 +53,11 @@ func timestamp(layout ...string) (string, error) {
 	return now.Format(layout[0]), nil
 }
 
-// file gives the content of a file below the task's or the alloc's directory. A
-// file that is not there yet is waited for.
+// file returns the content of a file below the task's or the alloc's directory. The
+// template waits for a file that does not exist yet.
 func (c *compiled) file(path string) (string, error) {
 	raw, st, err := c.runner.files.read(path, c.run.maxBytes)
-	if _, again := c.run.files[path]; !again { // the first look decides what a change is
+	if _, again := c.run.files[path]; !again { // a later change is a difference from the first read
 		c.run.files[path] = st
 	}
 	if errdefs.IsNotFound(err) && !c.spec.ErrMissingKey {
@@ -67,7 +67,7 @@ func (c *compiled) file(path string) (string, error) {
 	return string(raw), err
 }
 
-// executeTemplate gives what a named template makes.
+// executeTemplate returns the output of a named template.
 func (c *compiled) executeTemplate(name string, data ...any) (string, error) {
 	if len(data) > 1 {
 		return "", errdefs.InvalidArgumentf("executeTemplate: takes a name and at most one value, not %d", len(data))

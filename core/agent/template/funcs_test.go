@@ -100,7 +100,7 @@ func TestAWrongTemplateSaysFileAndLine(t *testing.T) {
 		"\n{{ range 1 }}":                             "local/out:2: unexpected EOF",
 		"{{ \n":                                       "local/out:1",
 		"\n\n  {{ plugin \"x\" }}":                    "local/out:3:5: function \"plugin\" is disabled",
-		"\n{{ key \"a\" }}":                           "local/out:2:3: function \"key\" cannot be used: Drover has no client of Consul",
+		"\n{{ keyExistsGet \"a\" }}":                  "local/out:2:3: function \"keyExistsGet\" cannot be used: of Consul",
 		"{{ nomadVar \"a\" }}":                        "local/out:1:3: function \"nomadVar\" reads nomad.var.block, which this cluster",
 		"\n{{ parseInt \"x\" }}":                      "local/out:2:3: executing \"local/out\" at <parseInt \"x\">",
 		"{{ mustEnv \"NONE\" }}":                      "local/out:1:3",

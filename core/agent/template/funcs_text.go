@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// builtinFunctions take the place of those of text/template that can make long texts.
+// builtinFunctions replace functions of text/template that can make long texts.
 func builtinFunctions() map[string]function {
 	return map[string]function{
 		"print":    {fn: fmt.Sprint},
@@ -49,8 +49,8 @@ func (c *compiled) print(v any) (string, error) {
 	return s, c.run.charge(int64(len(s)))
 }
 
-// formatFits refuses formats whose widths, or arguments named again and again,
-// make a text longer than may be.
+// formatFits refuses formats whose widths, or arguments named again and again, make a text
+// longer than the limit.
 func formatFits(b *bound) error {
 	format, args := b.args[0].String(), b.args[1]
 	var sum, starred int64
@@ -200,7 +200,8 @@ func splitToMap(pairs, between, s string) (map[string]string, error) {
 	return out, nil
 }
 
-// replaceFits is for functions that replace text; the numbers say which argument is what.
+// replaceFits bounds functions that replace text; from, to and text are the positions of
+// their arguments.
 func replaceFits(from, to, text int) func(*bound) error {
 	return func(b *bound) error {
 		f, t, s := b.args[from].String(), b.args[to].String(), b.args[text].String()

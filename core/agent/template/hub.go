@@ -18,7 +18,7 @@ type hub struct {
 
 	mu      sync.Mutex
 	watches map[Query]*watch
-	version uint64 // of the newest answer to any query
+	version uint64 // version of the newest answer to any query
 }
 
 // watch repeats one query.
@@ -29,13 +29,13 @@ type watch struct {
 
 	answer  Answer
 	version uint64 // 0 before the first answer
-	err     error  // of the last try
+	err     error  // error of the last try
 	errors  int    // ever
 }
 
 func newHub(cfg Config) *hub { return &hub{cfg: cfg, watches: map[Query]*watch{}} }
 
-// subscribe registers r to be woken when the answer changes. It returns how often the
+// subscribe registers r, which is woken when the answer changes. It returns how often the
 // query has failed so far.
 func (h *hub) subscribe(q Query, r *Runner) int {
 	h.mu.Lock()
@@ -64,7 +64,7 @@ func (h *hub) unsubscribe(q Query, r *Runner) {
 	}
 }
 
-// answer gives the last answer and its version, and whether there is one.
+// answer returns the last answer and its version, and whether there is one.
 func (h *hub) answer(q Query) (Answer, uint64, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +84,7 @@ func (h *hub) trouble(q Query) (int, error) {
 	return 0, nil
 }
 
-// newer tells whether one of the answers is another than it was.
+// newer reports whether one of the answers has changed.
 func (h *hub) newer(seen map[Query]uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,7 +116,7 @@ func (h *hub) run(ctx context.Context, w *watch) {
 			}
 		case failed > 0:
 			failed = 0
-			h.cfg.Logger.Info("what templates read can be had again", "query", w.query.String())
+			h.cfg.Logger.Info("the data that templates read is available again", "query", w.query.String())
 		}
 		changed := err == nil && (answer.Index != since || since == 0)
 		if err == nil {

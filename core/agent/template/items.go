@@ -29,7 +29,7 @@ func (v VariableItems) Tuples() []VariableItem {
 	return out
 }
 
-// Metadata is what is known of the variable; of no item it is empty.
+// Metadata returns the metadata of the variable; it is empty if there are no items.
 func (v VariableItems) Metadata() VariableMeta {
 	for _, i := range v {
 		return i.Parent

@@ -18,11 +18,11 @@ const (
 	maxSource     = 1 << 20   // bytes of a template's text
 	maxNesting    = 200       // blocks within blocks, in the text
 	maxDepth      = 1_000     // named templates within each other
-	maxValueDepth = 500       // of lists and maps within each other
-	maxElements   = 1_000_000 // of one list that a function makes
+	maxValueDepth = 500       // depth of nested lists and maps
+	maxElements   = 1_000_000 // elements of one list that a function makes
 	workFactor    = 16        // bytes of all values that are made, in MaxBytes
 	sizeFactor    = 4         // size of one value, in MaxBytes
-	nodeSize      = 16        // what an element counts beside its text
+	nodeSize      = 16        // size that an element adds to its text
 )
 
 // execution is one run of one template.
@@ -35,7 +35,7 @@ type execution struct {
 	depth int
 	spent int64
 
-	answers map[Query]known // that were used
+	answers map[Query]known // answers that the run has used
 	missing []string
 	files   map[string]stamp
 	scratch *Scratch
@@ -56,7 +56,8 @@ func (e *execution) step() error {
 	return fmt.Errorf("the template was stopped: %w", e.ctx.Err())
 }
 
-// errTooLong is the template's own fault, unlike the end of who waits for it.
+// errTooLong means that the template itself took too long, as opposed to the cancellation
+// of its caller.
 var errTooLong = errdefs.ResourceExhaustedf("the template takes longer than it may (client.template); let it do less")
 
 func (e *execution) enter() (string, error) {
@@ -71,7 +72,7 @@ func (e *execution) leave() string {
 	return ""
 }
 
-// charge counts bytes that a function made.
+// charge counts the bytes that a function has created.
 func (e *execution) charge(n int64) error {
 	e.spent += n
 	if n > e.maxBytes*sizeFactor || e.spent > e.maxBytes*workFactor {
@@ -80,7 +81,7 @@ func (e *execution) charge(n int64) error {
 	return nil
 }
 
-// room refuses what would become longer than a value may be.
+// room refuses a result that would be longer than the limit of a value.
 func (e *execution) room(n int64) error {
 	if n < 0 || n > e.maxBytes {
 		return errdefs.ResourceExhaustedf("the result would have more than %d bytes; let the template make less", e.maxBytes)
@@ -95,8 +96,8 @@ func elements(n int64) error {
 	return nil
 }
 
-// measure refuses values that are too large or too deep to be printed or walked,
-// which is where a value that contains itself ends.
+// measure refuses values that are too large or too deep to be printed or walked. It thereby
+// also refuses a value that contains itself.
 func (e *execution) measure(v reflect.Value) error {
 	left := e.maxBytes * sizeFactor
 	return e.measureIn(v, &left, 0)
@@ -156,7 +157,8 @@ var (
 	metaType = reflect.TypeFor[VariableMeta]()
 )
 
-// printsItself tells values such as times, which have a bounded text of their own.
+// printsItself reports whether values of a type, such as times, have a bounded text of
+// their own.
 func printsItself(t reflect.Type) bool {
 	return t.Implements(stringerType) || t.Implements(textType) || t.Implements(errorType)
 }
@@ -182,7 +184,8 @@ func (e *execution) measureList(v reflect.Value, left *int64, depth int) error {
 	return nil
 }
 
-// weight is what a result costs to make: texts by length, containers by elements.
+// weight is the cost of a result: the length of a text, the number of elements of a
+// container.
 func weight(v reflect.Value) int64 {
 	for v.Kind() == reflect.Interface && !v.IsNil() {
 		v = v.Elem()

@@ -75,7 +75,7 @@ func (r *Runner) look(t *rendered, now time.Time) time.Time {
 			t.changedAt = now
 		}
 		t.lastChange = now
-		t.seen, t.read = r.present(t) // so that the next change is seen as one
+		t.seen, t.read = r.present(t) // so that the next change is noticed
 		t.retryAt = time.Time{}
 	}
 	due := t.retryAt
@@ -115,7 +115,7 @@ func (r *Runner) failed(t *rendered, now time.Time) time.Time {
 	return t.retryAt
 }
 
-// present gives what a template read, with the versions of now.
+// present returns the queries of a template with the current versions of their answers.
 func (r *Runner) present(t *rendered) (map[Query]uint64, map[string]stamp) {
 	for q := range t.seen {
 		_, t.seen[q], _ = r.engine.hub.answer(q)

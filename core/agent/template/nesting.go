@@ -13,7 +13,7 @@ import (
 // parsed: the parser recurses once for each. It looks at the first word after
 // each delimiter only; the parsed text is checked again, exactly.
 func checkNesting(name, text, left string) error {
-	var open []int // how many levels each open block makes: an "else if" adds one
+	var open []int // levels that each open block adds: an "else if" adds one
 	depth, line := 0, 1
 	for {
 		before, rest, found := strings.Cut(text, left)

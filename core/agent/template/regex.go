@@ -78,7 +78,7 @@ func (e *execution) regexReplace(expr, s, to string, expand bool) (string, error
 	return string(append(out, s[last:]...)), nil
 }
 
-// regexFind and the rest are those of sprig, bounded.
+// regexFind and the rest are sprig's functions, with bounds.
 func regexFind(expr, s string) (string, error) {
 	re, err := pattern(expr, len(s))
 	if err != nil {

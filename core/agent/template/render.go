@@ -96,7 +96,7 @@ func (r *Runner) execute(ctx context.Context, t *rendered) ([]byte, error) {
 	}
 	t.miss = nil
 	var placed texttemplate.ExecError
-	if !errors.As(err, &placed) { // of the writer
+	if !errors.As(err, &placed) { // an error of the writer
 		err = fmt.Errorf("template %q: %w", t.name, err)
 	}
 	return nil, classedTemplate(err)

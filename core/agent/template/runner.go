@@ -28,7 +28,7 @@ type Runner struct {
 	wake    chan struct{}
 	changes chan Change
 
-	busy    sync.Mutex // held by First, then by the loop: guards what they render
+	busy    sync.Mutex // held by First, then by the loop: guards the rendering
 	watched map[Query]int
 	closed  bool
 	pending Change    // found but not reported yet
@@ -56,10 +56,10 @@ type rendered struct {
 	read  map[string]stamp
 	miss  []string
 
-	changedAt, lastChange time.Time // of its inputs, since it was last rendered
+	changedAt, lastChange time.Time // times of the first and last change of its inputs since it was last rendered
 	retryAt               time.Time
 	failures              int
-	err                   error // of the last try
+	err                   error // error of the last try
 }
 
 // open reads and parses one template.
@@ -99,7 +99,7 @@ func (r *Runner) open(ctx context.Context, spec *model.Template) (*rendered, err
 // until ctx ends. It fails at once if a template is wrong, and after
 // Config.Retry.Attempts errors of the Source. After an error it can be called again.
 func (r *Runner) First(ctx context.Context) error {
-	// A task that is restarted asks again, and by then the loop is what is busy.
+	// A restarted task calls First again; by then the loop holds busy.
 	if r.isFirst() && r.ctx.Err() == nil {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (r *Runner) firstAll(ctx context.Context) error {
 	}
 }
 
-// status tells others what is missing and what goes wrong.
+// status publishes which data is missing and which errors there are.
 func (r *Runner) status() {
 	var trouble error
 	for _, t := range r.templates {
@@ -301,8 +301,8 @@ func (r *Runner) note(err error) {
 	r.lastErr = err
 }
 
-// Vars are the variables that templates with env = true make. Those of a template whose
-// file is in the task's folder for secrets are secrets. No name is in both.
+// Vars are the variables from templates with env = true. Those of a template whose file is
+// in the task's folder for secrets are secrets. No name is in both.
 type Vars struct{ Plain, Secret map[string]string }
 
 // Env returns the variables of the templates; a later template wins.
@@ -326,20 +326,9 @@ func (r *Runner) LastError() error {
 	return r.lastErr
 }
 
-// FirstScripts returns the scripts that must run once the task has started.
-func (r *Runner) FirstScripts() []*model.ChangeScript {
-	var out []*model.ChangeScript
-	for _, t := range r.templates {
-		if s := t.spec.ChangeScript; t.spec.ChangeMode == ModeScript && s != nil && s.RunOnFirstRender {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// Changes returns a channel with what the task must do, after First and until Close,
-// which closes it. A change that is not received is combined with later ones. It is
-// nil if no template has inputs that can change.
+// Changes returns a channel that delivers the required actions after First. Close closes
+// it. A change that is not received is combined with later ones. It is nil if no template
+// has inputs that can change.
 func (r *Runner) Changes() <-chan Change {
 	if !slices.ContainsFunc(r.templates, func(t *rendered) bool { return t.watches }) {
 		return nil

@@ -28,7 +28,7 @@ func (e *execution) scratchpad() *Scratch {
 // String names the keys, so that printing it ends.
 func (s *Scratch) String() string { return fmt.Sprint(slices.Sorted(maps.Keys(s.values))) }
 
-// Key tells whether there is a value.
+// Key reports whether there is a value.
 func (s *Scratch) Key(k string) bool { return s.values[k] != nil }
 
 // Get returns a value, or nil.
@@ -54,7 +54,7 @@ func (s *Scratch) SetX(k string, v any) (string, error) {
 // MapSet keeps a value in a map of the scratch.
 func (s *Scratch) MapSet(k, mk string, v any) (string, error) { return s.mapSet(k, mk, v, true) }
 
-// MapSetX keeps a value in a map of the scratch if it has none of that name.
+// MapSetX stores a value in a map of the scratch unless the map has the key.
 func (s *Scratch) MapSetX(k, mk string, v any) (string, error) { return s.mapSet(k, mk, v, false) }
 
 // MapValues returns the values of a map of the scratch in the order of their names.
@@ -97,7 +97,8 @@ func (s *Scratch) inner(k string) (map[string]any, error) {
 	return m, nil
 }
 
-// fits counts a call, since these methods are called around the checks of functions.
+// fits counts a call: templates call these methods directly, so the checks of functions do
+// not count them.
 func (s *Scratch) fits(v any) error {
 	if err := s.run.step(); err != nil {
 		return err

@@ -25,8 +25,15 @@ type Query struct {
 	Kind Kind
 	Name string // path of a variable, prefix of a list, name of a service
 
-	Namespace string // "" is that of the workload
-	Region    string // "" is that of the node
+	Namespace string // "" means the workload's namespace
+	Region    string // "" means the node's region
+
+	// Cluster, Partition, Datacenter, Tag and Unhealthy are for kinds of registries: see
+	// sdk/registry/v1.
+	Cluster, Partition, Datacenter, Tag string
+	Unhealthy                           bool
+	// As is the login with whose rights a registry is asked; "" means those of the node.
+	As string
 
 	// Scope identifies the workload on whose behalf the data is read, as set in Task.
 	// A Source decides by it what may be read; answers are not shared between scopes.
@@ -35,6 +42,9 @@ type Query struct {
 
 // String names the query as the API shows it.
 func (q Query) String() string {
+	if q.Kind.OfRegistry() {
+		return string(q.Kind) + "(" + q.Name + ")"
+	}
 	at := q.Namespace
 	if q.Region != "" {
 		at += "." + q.Region
@@ -48,7 +58,7 @@ func (q Query) String() string {
 
 // FetchOptions control how long Fetch may wait and how old the answer may be.
 type FetchOptions struct {
-	// Since is the index of the caller's answer; 0 if it has none. If it is set, Fetch
+	// Since is the index of the caller's answer; 0 if it has none. If it is not 0, Fetch
 	// returns once there is a newer answer or Wait has passed.
 	Since    uint64
 	Wait     time.Duration
@@ -60,11 +70,15 @@ type FetchOptions struct {
 type Answer struct {
 	Index uint64 // changes when the rest does; at least 1
 
-	Found     bool // of a variable: whether it exists
+	Found     bool // whether the variable or key exists; unused for lists and services
 	Variable  Variable
 	Variables []VariableMeta
 	Service   []Service
 	Services  []ServiceSummary
+
+	// Keys and Instances are of registries.
+	Keys      []KeyPair
+	Instances []HealthService
 }
 
 // Source provides data that changes.
@@ -73,7 +87,7 @@ type Source interface {
 	Fetch(ctx context.Context, q Query, opts FetchOptions) (Answer, error)
 }
 
-// VariableMeta is what is known of a variable without its items.
+// VariableMeta is the metadata of a variable, without its items.
 type VariableMeta struct {
 	Namespace, Path          string
 	CreateIndex, ModifyIndex uint64
@@ -101,7 +115,7 @@ func (i VariableItem) String() string { return i.Value }
 // MarshalText is the value, so that toJSON and toYAML show it.
 func (i VariableItem) MarshalText() ([]byte, error) { return []byte(i.Value), nil }
 
-// VariableItems is what nomadVar gives: items by name.
+// VariableItems is the result of nomadVar: items by name.
 type VariableItems map[string]VariableItem
 
 // Service is one instance of a service.
@@ -111,6 +125,7 @@ type Service struct {
 	Address                         string
 	Port                            int
 	Tags                            []string
+	Meta                            map[string]string
 	CreateIndex, ModifyIndex        uint64
 }
 

@@ -30,28 +30,39 @@ func cluster() *source {
 	}
 	s.answer(template.Query{Kind: template.KindService, Name: "db"}, template.Answer{Service: services})
 	s.answer(template.Query{Kind: template.KindServices}, template.Answer{Services: []template.ServiceSummary{{Name: "db", Tags: []string{"z"}}, {Name: "web"}}})
+	keys := []template.KeyPair{{Path: "app/"}, {Path: "app/color", Value: "red"}, {Path: "app/db/host", Value: "h"}}
+	s.answer(template.Query{Kind: template.KindKey, Name: "app/color"}, template.Answer{Found: true, Keys: keys[1:2]})
+	s.answer(template.Query{Kind: template.KindKeys, Name: "app/"}, template.Answer{Keys: keys})
+	web := []template.HealthService{{ID: "1", Name: "web", Address: "10.0.0.1", Port: 80, Status: "passing"}, {ID: "2", Name: "web", Address: "10.0.0.2", Port: 81, Status: "critical"}}
+	s.answer(template.Query{Kind: template.KindConsulService, Name: "web", Tag: "blue"}, template.Answer{Instances: web[:1]})
+	s.answer(template.Query{Kind: template.KindConsulService, Name: "web", Unhealthy: true}, template.Answer{Instances: web})
+	s.answer(template.Query{Kind: template.KindConsulServices}, template.Answer{Services: []template.ServiceSummary{{Name: "web", Tags: []string{"blue"}}}})
 	return s
 }
 
 func TestVariablesAndServicesReadAsInTheReference(t *testing.T) {
 	for data, want := range map[string]string{
-		`{{ with nomadVar "nomad/jobs/web" }}{{ .user }}:{{ .pw }}{{ end }}`:                                                                            "u:p",
-		`{{ range $k, $v := nomadVar "nomad/jobs/web" }}{{ $k }}={{ $v }} {{ end }}`:                                                                    "a/b=1 a/c=2 pw=p user=u ",
-		`{{ with nomadVar "nomad/jobs/web" }}{{ range .Tuples }}{{ .Key }}={{ .Value }} {{ end }}{{ .Keys }}{{ .Values }}{{ .Metadata.Path }}{{ end }}`: "a/b=1 a/c=2 pw=p user=u [a/b a/c pw user][1 2 p u]nomad/jobs/web",
-		`{{ nomadVar "nomad/jobs/web" | toJSON }}`:                                                                                                      `{"a/b":"1","a/c":"2","pw":"p","user":"u"}`,
-		`{{ (nomadVar "nomad/jobs/web" | explode).a | toYAML }}`:                                                                                        "b: \"1\"\nc: \"2\"",
-		`{{ range $k, $p := nomadVar "nomad/jobs/web" | byKey }}{{ if eq $k "a" }}{{ $p.c }}{{ end }}{{ end }}`:                                         "2",
-		`{{ (nomadVar "x@other.eu").k }}`:                                                                                                               "far",
-		`{{ if nomadVarExists "nope" }}y{{ else }}n{{ end }}{{ nomadVarExists "nomad/jobs/web" }}`:                                                      "ntrue",
-		`{{ range nomadVarList "nomad/jobs" }}{{ .Path }}@{{ .Namespace }}/{{ .ModifyIndex }} {{ . }};{{ end }}`:                                        "nomad/jobs/a@default/7 nomad/jobs/a;nomad/jobs/b@default/0 nomad/jobs/b;",
-		`{{ len nomadVarList }}{{ len (nomadVarListSafe "nomad/jobs") }}{{ len (nomadVarList "none") }}`:                                                "220",
-		`{{ range nomadServices }}{{ .Name }} {{ .Tags }};{{ end }}`:                                                                                    "db [z];web [];",
-		`{{ range nomadService "t1.db" }}{{ .Address }}:{{ .Port }} {{ end }}`:                                                                          "10.0.0.1:5433 10.0.0.4:5432 10.0.0.7:5433 ",
-		`{{ range $tag, $s := nomadService "db" | byTag }}{{ $tag }}={{ len $s }} {{ end }}`:                                                            "t0=3 t1=3 t2=3 z=9 ",
-		`{{ range $p, $s := nomadService "db" | byPort }}{{ $p }}={{ len $s }} {{ end }}`:                                                               "5432=5 5433=4 ",
-		`{{ len (nomadService 2 "alloc" "db") }}{{ len (nomadService 20 "alloc" "db") }}{{ len (nomadService "none") }}`:                                "290",
-		`{{ range nomadService "db" }}{{ .Tags | sprig_sortAlpha | join "," }}{{ break }}{{ end }}`:                                                     "t0,z",
-		`{{ range nomadService "db" }}{{ if .Tags | contains "t1" }}{{ .ID }}{{ end }}{{ end }}`:                                                        "_1_4_7",
+		`{{ key "app/color" }} {{ keyOrDefault "app/none" "d" }} {{ keyExists "app/color" }}{{ keyExists "app/none" }}`:                                         "red d truefalse",
+		`{{ range ls "app" }}{{ .Key }}={{ .Value }};{{ end }}{{ range safeTree "app/" }}{{ .Path }} {{ .Key }}={{ . }};{{ end }}`:                              "color=red;app/color color=red;app/db/host db/host=h;",
+		`{{ range service "blue.web" }}{{ .Address }}:{{ .Port }} {{ end }}{{ range service "web|critical" }}{{ .ID }}{{ end }}{{ len (service "web" "any") }}`: "10.0.0.1:80 22",
+		`{{ range services }}{{ .Name }} {{ .Tags }}{{ end }}`:                                                                                                  "web [blue]",
+		`{{ with nomadVar "nomad/jobs/web" }}{{ .user }}:{{ .pw }}{{ end }}`:                                                                                    "u:p",
+		`{{ range $k, $v := nomadVar "nomad/jobs/web" }}{{ $k }}={{ $v }} {{ end }}`:                                                                            "a/b=1 a/c=2 pw=p user=u ",
+		`{{ with nomadVar "nomad/jobs/web" }}{{ range .Tuples }}{{ .Key }}={{ .Value }} {{ end }}{{ .Keys }}{{ .Values }}{{ .Metadata.Path }}{{ end }}`:         "a/b=1 a/c=2 pw=p user=u [a/b a/c pw user][1 2 p u]nomad/jobs/web",
+		`{{ nomadVar "nomad/jobs/web" | toJSON }}`:                                                                                                              `{"a/b":"1","a/c":"2","pw":"p","user":"u"}`,
+		`{{ (nomadVar "nomad/jobs/web" | explode).a | toYAML }}`:                                                                                                "b: \"1\"\nc: \"2\"",
+		`{{ range $k, $p := nomadVar "nomad/jobs/web" | byKey }}{{ if eq $k "a" }}{{ $p.c }}{{ end }}{{ end }}`:                                                 "2",
+		`{{ (nomadVar "x@other.eu").k }}`: "far",
+		`{{ if nomadVarExists "nope" }}y{{ else }}n{{ end }}{{ nomadVarExists "nomad/jobs/web" }}`:                       "ntrue",
+		`{{ range nomadVarList "nomad/jobs" }}{{ .Path }}@{{ .Namespace }}/{{ .ModifyIndex }} {{ . }};{{ end }}`:         "nomad/jobs/a@default/7 nomad/jobs/a;nomad/jobs/b@default/0 nomad/jobs/b;",
+		`{{ len nomadVarList }}{{ len (nomadVarListSafe "nomad/jobs") }}{{ len (nomadVarList "none") }}`:                 "220",
+		`{{ range nomadServices }}{{ .Name }} {{ .Tags }};{{ end }}`:                                                     "db [z];web [];",
+		`{{ range nomadService "t1.db" }}{{ .Address }}:{{ .Port }} {{ end }}`:                                           "10.0.0.1:5433 10.0.0.4:5432 10.0.0.7:5433 ",
+		`{{ range $tag, $s := nomadService "db" | byTag }}{{ $tag }}={{ len $s }} {{ end }}`:                             "t0=3 t1=3 t2=3 z=9 ",
+		`{{ range $p, $s := nomadService "db" | byPort }}{{ $p }}={{ len $s }} {{ end }}`:                                "5432=5 5433=4 ",
+		`{{ len (nomadService 2 "alloc" "db") }}{{ len (nomadService 20 "alloc" "db") }}{{ len (nomadService "none") }}`: "290",
+		`{{ range nomadService "db" }}{{ .Tags | sprig_sortAlpha | join "," }}{{ break }}{{ end }}`:                      "t0,z",
+		`{{ range nomadService "db" }}{{ if .Tags | contains "t1" }}{{ .ID }}{{ end }}{{ end }}`:                         "_1_4_7",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)

@@ -68,8 +68,8 @@ func (b *Buffer) drain(ctx context.Context) {
 			}
 			pace.hastened = false
 		case <-b.again:
-			// Only once, so that a server that keeps refusing is not called without
-			// pause.
+			// Shorten the pause only once, so that a server that keeps refusing is not
+			// called in a tight loop.
 			if pace.failures == 0 || pace.hastened {
 				continue
 			}
@@ -107,7 +107,7 @@ func (b *Buffer) drain(ctx context.Context) {
 // throttled reports whether a loaded server has asked for a pause that has not ended.
 func (b *Buffer) throttled() bool { return time.Now().Before(b.notBefore) }
 
-// flush gives what waits a last chance when the agent ends.
+// flush sends the waiting updates once more when the agent ends.
 func (b *Buffer) flush(ctx context.Context) {
 	batch, _ := b.take(true)
 	if len(batch) == 0 {
@@ -121,9 +121,9 @@ func (b *Buffer) flush(ctx context.Context) {
 }
 
 // take returns the reports to send and marks them as being sent: the urgent ones, then
-// those that have waited for a while. With all it also returns the others, which otherwise
-// wait: most of what happens to an alloc is soon followed by something urgent, and then
-// takes no report of its own. done means that nothing is waiting.
+// those that have waited for a while. With all it also returns the other ones. Otherwise
+// those wait, because most events of an alloc are soon followed by an urgent one and then
+// need no report of their own. done means that nothing is waiting.
 func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

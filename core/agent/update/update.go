@@ -19,10 +19,10 @@ import (
 )
 
 // Tick is the interval of the sender; updates that are not urgent are sent every
-// NormalTicks ticks. An urgent update after an idle tick is sent after Lead, so that
-// others can join it. Servers assume that a new alloc is pending; that is reported
-// only if it lasts for Quiet. What is not urgent goes along with what is once it has waited
-// for Along.
+// NormalTicks ticks. An urgent update after an idle tick is sent after Lead, so that others
+// can join it. Servers assume that a new alloc is pending, so the node reports that only if
+// it lasts for Quiet. Updates that are not urgent are sent with urgent ones once they have
+// waited for Along.
 const (
 	Tick        = 200 * time.Millisecond
 	NormalTicks = 5
@@ -55,7 +55,7 @@ type Buffer struct {
 	wake   chan struct{} // of size 1
 	hurry  chan struct{} // capacity 1: an urgent update was added
 	again  chan struct{} // capacity 1: a retry may succeed now
-	last   time.Time     // of the last send; used by Run only
+	last   time.Time     // time of the last send; used by Run only
 	// notBefore is the earliest time of the next send, which a loaded server has set; used
 	// by Run only.
 	notBefore time.Time
@@ -65,14 +65,14 @@ type Buffer struct {
 	waiting map[string]entry
 	sending map[string]entry // the batch that is under way
 	acked   map[string]*model.Allocation
-	told    map[string]uint64 // digests of what servers know about allocs that are not in acked
+	told    map[string]uint64 // digests of the servers' state of allocs that are not in acked
 	most    int               // current maximum of reports per batch, 1 to maxBatch
 }
 
 type entry struct {
 	alloc  *model.Allocation
 	urgent bool
-	// quiet means that it reports only what servers assume anyway.
+	// quiet means that the update contains only what servers assume anyway.
 	quiet bool
 	since time.Time
 }
@@ -133,8 +133,8 @@ func signal(ch chan struct{}) {
 }
 
 // Told records what the servers know about allocs, by id: see
-// model.Allocation.ReportDigest. full means that they know no other allocs. What they
-// know is not sent; what they do not know, or no longer know, is sent at once.
+// model.Allocation.ReportDigest. full means that they know no other allocs. Allocs whose
+// state they know are not sent; others are sent at once.
 func (b *Buffer) Told(digests map[string]uint64, full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

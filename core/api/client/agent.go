@@ -218,7 +218,7 @@ func (c *Client) StateDigest(ctx context.Context) (*api.StateDigest, error) {
 	return out, err
 }
 
-// SnapshotSchedule returns what the scheduled snapshots of the leader have come to.
+// SnapshotSchedule returns the results of the leader's scheduled snapshots.
 func (c *Client) SnapshotSchedule(ctx context.Context) (*backup.Status, error) {
 	out, _, err := get[*backup.Status](ctx, c, "/v1/operator/snapshot/schedule", nil)
 	return out, err
@@ -294,6 +294,12 @@ func (c *Client) RemoveRootKey(ctx context.Context, id string, force bool) error
 func (c *Client) SchedulerConfig(ctx context.Context) (*model.SchedulerConfiguration, error) {
 	out, _, err := get[struct{ SchedulerConfig *model.SchedulerConfiguration }](ctx, c, "/v1/operator/scheduler/configuration", nil)
 	return out.SchedulerConfig, err
+}
+
+// QueueLanes reads the lanes of the leader's queue of evaluations.
+func (c *Client) QueueLanes(ctx context.Context) ([]*api.QueueLane, error) {
+	out, _, err := get[[]*api.QueueLane](ctx, c, "/v1/operator/scheduler/queue", nil)
+	return out, err
 }
 
 // SetSchedulerConfig changes the scheduler configuration, if cas is nil or equals its

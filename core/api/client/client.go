@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package client is the Go client of the HTTP API that the command line uses. It owns
-// addresses, tokens, TLS and the decoding of answers; its types are those of
-// core/model and core/api. It never retries. Only cmd/drover and tests may import it.
+// addresses, tokens, TLS and the decoding of answers; its types come from core/model and
+// core/api. It never retries. Only cmd/drover and tests may import it.
 package client
 
 import (
@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -67,6 +68,8 @@ type Client struct {
 	base string // scheme://host
 	http *http.Client
 	dial func(ctx context.Context) (net.Conn, error) // for websockets
+	// header is sent with every request.
+	header http.Header
 }
 
 // New returns a client. It does not connect.
@@ -79,7 +82,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	u, err := url.Parse(cfg.Address)
 	if err != nil {
-		return nil, errdefs.InvalidArgumentf("agent address %q is no URL; write http://HOST:PORT: %w", cfg.Address, err)
+		return nil, errdefs.InvalidArgumentf("agent address %q is not a URL; write http://HOST:PORT: %w", cfg.Address, err)
 	}
 	tlsCfg, err := cfg.tls()
 	if err != nil {
@@ -204,6 +207,8 @@ type Meta struct {
 	Index       uint64
 	KnownLeader bool
 	NextToken   string
+	// History says which server's history the answer includes, and since when.
+	History string
 }
 
 func (c *Client) params(q *Query) url.Values {
@@ -297,6 +302,7 @@ func (c *Client) open(ctx context.Context, method, path string, params url.Value
 	if err != nil {
 		return nil, errdefs.InvalidArgumentf("make a request for %s: %w", path, err)
 	}
+	maps.Copy(req.Header, c.header)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -351,7 +357,7 @@ func (c *Client) call(ctx context.Context, method, path string, params url.Value
 	}
 	defer resp.Body.Close()
 	index, _ := strconv.ParseUint(resp.Header.Get("X-Nomad-Index"), 10, 64) // not set on some routes
-	meta := Meta{Index: index, KnownLeader: resp.Header.Get("X-Nomad-KnownLeader") == "true", NextToken: resp.Header.Get("X-Nomad-NextToken")}
+	meta := Meta{Index: index, KnownLeader: resp.Header.Get("X-Nomad-KnownLeader") == "true", NextToken: resp.Header.Get("X-Nomad-NextToken"), History: resp.Header.Get("X-Drover-History")}
 	if out == nil {
 		_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is reused
 		return meta, nil

@@ -62,6 +62,21 @@ func (c *Client) ThawAllocation(ctx context.Context, id, task string) error {
 	return err
 }
 
+// AllocationSchedule returns what the tasks of an alloc that have a schedule do, of one or
+// all ("").
+func (c *Client) AllocationSchedule(ctx context.Context, id, task string) (*api.AllocPause, error) {
+	out, _, err := get[*api.AllocPause](ctx, c, "/v1/client/allocation/"+url.PathEscape(id)+"/pause?task="+url.QueryEscape(task), nil)
+	return out, err
+}
+
+// DirectAllocation has a task with a schedule, or all ("") of an alloc, pause, run or follow
+// it.
+func (c *Client) DirectAllocation(ctx context.Context, id, task, state string) (*api.AllocPause, error) {
+	var out api.AllocPause
+	_, err := c.Put(ctx, "/v1/client/allocation/"+url.PathEscape(id)+"/pause", nil, map[string]any{"Task": task, "ScheduleState": state}, &out)
+	return &out, err
+}
+
 // AllocationTasks returns what the tasks of an alloc do now. The alloc's node answers.
 func (c *Client) AllocationTasks(ctx context.Context, id string) (*model.AllocTasks, error) {
 	out, _, err := get[*model.AllocTasks](ctx, c, "/v1/client/allocation/"+url.PathEscape(id)+"/tasks", nil)
@@ -123,6 +138,29 @@ func (c *Client) Deployment(ctx context.Context, id string, q *Query) (*model.De
 // DeploymentAllocations lists the allocs of a deployment.
 func (c *Client) DeploymentAllocations(ctx context.Context, id string, q *Query) ([]*model.AllocListStub, Meta, error) {
 	return get[[]*model.AllocListStub](ctx, c, "/v1/deployment/allocations/"+url.PathEscape(id), q)
+}
+
+// PastDeployments lists deployments, also those that were removed from the state, as far as
+// the server that answers still has them.
+func (c *Client) PastDeployments(ctx context.Context, q *Query) ([]*model.PastDeployment, Meta, error) {
+	return get[[]*model.PastDeployment](ctx, c, "/v1/deployments", withParam(q, "history", "true"))
+}
+
+// PastDeployment reads a deployment, also one that was removed from the state.
+func (c *Client) PastDeployment(ctx context.Context, id string, q *Query) (*model.PastDeployment, Meta, error) {
+	return get[*model.PastDeployment](ctx, c, "/v1/deployment/"+url.PathEscape(id), withParam(q, "history", "true"))
+}
+
+// PastEvaluations lists evals, also those that were removed from the state, as far as the
+// server that answers still has them.
+func (c *Client) PastEvaluations(ctx context.Context, q *Query) ([]*model.PastEvaluation, Meta, error) {
+	return get[[]*model.PastEvaluation](ctx, c, "/v1/evaluations", withParam(q, "history", "true"))
+}
+
+// PastEvaluation reads an eval, also one that was removed from the state.
+func (c *Client) PastEvaluation(ctx context.Context, id string, related bool, q *Query) (*model.PastEvaluation, Meta, error) {
+	q = withParam(withParam(q, "related", strconv.FormatBool(related)), "history", "true")
+	return get[*model.PastEvaluation](ctx, c, "/v1/evaluation/"+url.PathEscape(id), q)
 }
 
 func (c *Client) changeDeployment(ctx context.Context, verb, id string, body any) (*api.DeploymentUpdateResponse, error) {

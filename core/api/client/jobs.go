@@ -155,8 +155,8 @@ func (c *Client) JobSummary(ctx context.Context, id string, q *Query) (*model.Jo
 	return get[*model.JobSummary](ctx, c, jobPath(id, "/summary"), q)
 }
 
-// JobAllocations lists the allocs of a job; all includes those of earlier jobs with
-// its name.
+// JobAllocations lists the allocs of a job; all includes allocs of earlier jobs with its
+// name.
 func (c *Client) JobAllocations(ctx context.Context, id string, all bool, q *Query) ([]*model.AllocListStub, Meta, error) {
 	return get[[]*model.AllocListStub](ctx, c, jobPath(id, "/allocations"), withParam(q, "all", strconv.FormatBool(all)))
 }

@@ -16,18 +16,19 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // ListFiles lists a folder of an alloc.
-func (c *Client) ListFiles(ctx context.Context, allocID, path string) ([]*api.AllocFileInfo, error) {
-	out, _, err := get[[]*api.AllocFileInfo](ctx, c, "/v1/client/fs/ls/"+url.PathEscape(allocID), withParam(nil, "path", path))
+func (c *Client) ListFiles(ctx context.Context, allocID, path string) ([]*model.FileInfo, error) {
+	out, _, err := get[[]*model.FileInfo](ctx, c, "/v1/client/fs/ls/"+url.PathEscape(allocID), withParam(nil, "path", path))
 	return out, err
 }
 
 // StatFile describes a file of an alloc.
-func (c *Client) StatFile(ctx context.Context, allocID, path string) (*api.AllocFileInfo, error) {
-	out, _, err := get[*api.AllocFileInfo](ctx, c, "/v1/client/fs/stat/"+url.PathEscape(allocID), withParam(nil, "path", path))
+func (c *Client) StatFile(ctx context.Context, allocID, path string) (*model.FileInfo, error) {
+	out, _, err := get[*model.FileInfo](ctx, c, "/v1/client/fs/stat/"+url.PathEscape(allocID), withParam(nil, "path", path))
 	return out, err
 }
 
@@ -43,7 +44,7 @@ func (c *Client) ReadFile(ctx context.Context, allocID, path string, offset, lim
 
 // StreamFile calls each for every frame of a file except heartbeats, until the file or
 // ctx ends.
-func (c *Client) StreamFile(ctx context.Context, req *api.FileStreamRequest, each func(*api.StreamFrame) error) error {
+func (c *Client) StreamFile(ctx context.Context, req *api.FileStreamRequest, each func(*model.StreamFrame) error) error {
 	q := &Query{Params: url.Values{"path": {req.Path}, "offset": {strconv.FormatInt(req.Offset, 10)},
 		"origin": {req.Origin}, "follow": {strconv.FormatBool(req.Follow)}}}
 	return c.frames(ctx, "/v1/client/fs/stream/"+url.PathEscape(req.AllocID), q, each)
@@ -51,15 +52,15 @@ func (c *Client) StreamFile(ctx context.Context, req *api.FileStreamRequest, eac
 
 // StreamLogs calls each for every frame of a task's log except heartbeats, until the
 // log or ctx ends.
-func (c *Client) StreamLogs(ctx context.Context, req *api.LogStreamRequest, each func(*api.StreamFrame) error) error {
+func (c *Client) StreamLogs(ctx context.Context, req *api.LogStreamRequest, each func(*model.StreamFrame) error) error {
 	q := &Query{Params: url.Values{"task": {req.Task}, "type": {req.Type}, "offset": {strconv.FormatInt(req.Offset, 10)},
 		"origin": {req.Origin}, "follow": {strconv.FormatBool(req.Follow)}}}
 	return c.frames(ctx, "/v1/client/fs/logs/"+url.PathEscape(req.AllocID), q, each)
 }
 
-func (c *Client) frames(ctx context.Context, path string, q *Query, each func(*api.StreamFrame) error) error {
+func (c *Client) frames(ctx context.Context, path string, q *Query, each func(*model.StreamFrame) error) error {
 	return c.objects(ctx, path, q, func(dec *json.Decoder) error {
-		f := &api.StreamFrame{}
+		f := &model.StreamFrame{}
 		if err := dec.Decode(f); err != nil || f.IsHeartbeat() {
 			return err
 		}

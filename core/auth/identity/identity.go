@@ -65,7 +65,7 @@ type claims struct {
 	jwt.RegisteredClaims
 	Namespace  string `json:"nomad_namespace"`
 	JobID      string `json:"nomad_job_id"`
-	Task       string `json:"nomad_task"`
+	Task       string `json:"nomad_task,omitempty"`
 	AllocID    string `json:"nomad_allocation_id"`
 	Service    string `json:"nomad_service,omitempty"`
 	NodeID     string `json:"nomad_node_id,omitempty"`
@@ -86,7 +86,8 @@ func KeyID(root, algorithm string) string {
 
 const edSuffix = ".ed25519"
 
-// Sign returns a token for an identity of a task of an alloc, which has its job.
+// Sign returns a token for an identity of a task of an alloc, which has its job. The task is ""
+// for a service of the group; the subject then has the service in its place.
 func (s *Signer) Sign(view *state.View, a *model.Allocation, task string, id *model.WorkloadIdentity, now time.Time) (string, error) {
 	root := view.ActiveRootKey()
 	if root == nil {
@@ -100,9 +101,13 @@ func (s *Signer) Sign(view *state.View, a *model.Allocation, task string, id *mo
 	if a.Job.ParentID != "" { // launches of a periodic or dispatched job act as that job
 		job = a.Job.ParentID
 	}
+	workload := task
+	if task == "" {
+		workload = id.ServiceName
+	}
 	c := &claims{Namespace: a.Namespace, JobID: job, Task: task, AllocID: a.ID, Service: id.ServiceName}
 	c.RegisteredClaims = jwt.RegisteredClaims{
-		Issuer: s.cfg.Issuer, Subject: strings.Join([]string{s.cfg.Region, a.Namespace, job, a.TaskGroup, task, name}, ":"), ID: s.cfg.NewID(),
+		Issuer: s.cfg.Issuer, Subject: strings.Join([]string{s.cfg.Region, a.Namespace, job, a.TaskGroup, workload, name}, ":"), ID: s.cfg.NewID(),
 		Audience: jwt.ClaimStrings(id.Audience), IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now),
 	}
 	if len(c.Audience) == 0 {
@@ -162,8 +167,8 @@ func (s *Signer) sign(root *model.RootKey, c *claims) (string, error) {
 }
 
 // Check returns nil for a token of a living task of this cluster for the API, and otherwise
-// an error of class PermissionDenied. Tokens for other audiences are refused: whoever a task
-// shows those to could act as the task.
+// an error of class PermissionDenied. Tokens for other audiences are refused: a recipient
+// of such a token could otherwise act as the task.
 func (s *Signer) Check(view *state.View, text string, now time.Time) error {
 	var c claims
 	_, err := jwt.ParseWithClaims(text, &c, func(t *jwt.Token) (any, error) { return s.public(view, t) },
@@ -188,8 +193,8 @@ func (s *Signer) Check(view *state.View, text string, now time.Time) error {
 	return nil
 }
 
-// public returns the key that verifies a token, by the key id in its header, which also says
-// the algorithm.
+// public returns the key that verifies a token, by the key id in its header, which also
+// determines the algorithm.
 func (s *Signer) public(view *state.View, t *jwt.Token) (any, error) {
 	kid, _ := t.Header["kid"].(string)
 	id, ed := strings.CutSuffix(kid, edSuffix)

@@ -35,7 +35,7 @@ const (
 	SealName = "keyring.key"
 )
 
-// pair is a key pair. The zero value is none.
+// pair is a key pair. The zero value means no key pair.
 type pair struct {
 	key     *ecdh.PrivateKey
 	private hpke.PrivateKey // the same

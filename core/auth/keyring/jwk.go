@@ -15,30 +15,18 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// JWK is a public signing key in the format of RFC 7517.
-type JWK struct {
-	Use string `json:"use"`
-	Kty string `json:"kty"`
-	Kid string `json:"kid"`
-	Alg string `json:"alg"`
-	N   string `json:"n,omitempty"` // RSA
-	E   string `json:"e,omitempty"`
-	Crv string `json:"crv,omitempty"` // Ed25519
-	X   string `json:"x,omitempty"`
-}
-
-// TaskJWK returns the public key that verifies tokens of tasks. Errors are those of Opens.
-func (k *Keyring) TaskJWK(root *model.RootKey, kid string) (*JWK, error) {
+// TaskJWK returns the public key that verifies tokens of tasks. It fails as Opens does.
+func (k *Keyring) TaskJWK(root *model.RootKey, kid string) (*model.JWK, error) {
 	key, err := k.TaskKey(root)
 	if err != nil {
 		return nil, err
 	}
 	public, _ := key.Public().(ed25519.PublicKey)
-	return &JWK{Use: "sig", Kty: "OKP", Kid: kid, Alg: "EdDSA", Crv: "Ed25519", X: base64.RawURLEncoding.EncodeToString(public)}, nil
+	return &model.JWK{Use: "sig", Kty: "OKP", Kid: kid, Alg: "EdDSA", Crv: "Ed25519", X: base64.RawURLEncoding.EncodeToString(public)}, nil
 }
 
 // PublicJWK returns the public signing key of a root key, nil if it has none.
-func PublicJWK(root *model.RootKey) (*JWK, error) {
+func PublicJWK(root *model.RootKey) (*model.JWK, error) {
 	if root.PublicRSA == nil {
 		return nil, nil
 	}
@@ -51,7 +39,7 @@ func PublicJWK(root *model.RootKey) (*JWK, error) {
 		return nil, errdefs.Internalf("the public key of %s is a %T, not an RSA key", root.KeyID, key)
 	}
 	text := base64.RawURLEncoding.EncodeToString
-	return &JWK{
+	return &model.JWK{
 		Use: "sig", Kty: "RSA", Kid: root.KeyID, Alg: "RS256",
 		N: text(public.N.Bytes()), E: text(big.NewInt(int64(public.E)).Bytes()),
 	}, nil

@@ -43,8 +43,8 @@ type Keyring struct {
 	mu     sync.Mutex
 	pair   pair
 	fresh  bool               // pair is in no file yet
-	former []pair             // of the server whose snapshot is restored
-	sealer cipher.AEAD        // of keyring.key; nil without the file
+	former []pair             // key pairs of the server whose snapshot is restored
+	sealer cipher.AEAD        // the key in keyring.key; nil without the file
 	opened map[string]*opened // by KeyID
 }
 
@@ -80,7 +80,7 @@ func (k *Keyring) NewKey(id string, now time.Time, servers iter.Seq[*model.Serve
 	return root, nil
 }
 
-// with returns the public keys of the servers and that of this one, ordered by server.
+// with returns the public keys of the servers, with this server's own, ordered by server.
 func (k *Keyring) with(servers iter.Seq[*model.ServerKey]) []*model.ServerKey {
 	out := []*model.ServerKey{{ServerID: k.server, Public: k.Public()}}
 	for s := range servers {
@@ -92,7 +92,7 @@ func (k *Keyring) with(servers iter.Seq[*model.ServerKey]) []*model.ServerKey {
 	return out
 }
 
-// Wrap returns the secret of a root key, encrypted for servers. Errors are those of Opens.
+// Wrap returns the secret of a root key, encrypted for servers. It fails as Opens does.
 func (k *Keyring) Wrap(root *model.RootKey, servers []*model.ServerKey) ([]model.RootKeyWrap, error) {
 	k.mu.Lock()
 	o, err := k.open(root)
@@ -206,12 +206,12 @@ const (
 	useTasks = "drover tokens of tasks"
 )
 
-// NodeKey returns the key that signs tokens of nodes. Errors are those of Opens.
+// NodeKey returns the key that signs tokens of nodes. It fails as Opens does.
 func (k *Keyring) NodeKey(root *model.RootKey) (ed25519.PrivateKey, error) {
 	return k.derive(root, useNodes)
 }
 
-// TaskKey returns the key that signs tokens of tasks. Errors are those of Opens.
+// TaskKey returns the key that signs tokens of tasks. It fails as Opens does.
 func (k *Keyring) TaskKey(root *model.RootKey) (ed25519.PrivateKey, error) {
 	return k.derive(root, useTasks)
 }

@@ -39,7 +39,7 @@ func wrap(keyID string, secret []byte, server *model.ServerKey) (model.RootKeyWr
 }
 
 // CheckPublic returns an error of class InvalidArgument if the public key of a server is
-// none.
+// malformed.
 func CheckPublic(server *model.ServerKey) error {
 	_, err := wrap("", nil, server)
 	return err
@@ -67,14 +67,14 @@ func (k *Keyring) secret(root *model.RootKey) ([]byte, error) {
 	return nil, errdefs.Unavailablef("this server has not received the root key %s yet; the leader gives it to every server that has joined, try again", root.KeyID)
 }
 
-// unseal opens what keyring.key has sealed. The caller holds mu.
+// unseal decrypts a root key that is sealed with keyring.key. The caller holds mu.
 func (k *Keyring) unseal(root *model.RootKey, sealed []byte, what string) ([]byte, error) {
 	if k.sealer == nil {
 		return nil, errdefs.FailedPreconditionf("the root key %s is sealed with a file that is not here: put the %s of the server that made it into the data directory, as %s; without it no variable can be read", root.KeyID, SealName, k.file(SealName))
 	}
 	plain, err := k.sealer.Open(nil, nil, sealed, []byte(what+root.KeyID))
 	if err != nil {
-		return nil, errdefs.FailedPreconditionf("the root key %s was sealed with another key than that of %s; restore the file of the server that made it, without it no variable can be read", root.KeyID, k.file(SealName))
+		return nil, errdefs.FailedPreconditionf("the root key %s was sealed with another key than the one in %s; restore the file of the server that made it, without it no variable can be read", root.KeyID, k.file(SealName))
 	}
 	return plain, nil
 }

@@ -3,9 +3,9 @@
 
 // Package keyshare brings the secrets of root keys to every server of the cluster. Each
 // server announces its public key to the leader (Keeper). The leader stores it, adds the
-// secrets encrypted for it, and removes those of servers that are no longer members
-// (Sharer). How an announcement reaches the leader it is told; what encrypts and decrypts
-// is core/auth/keyring. core/server composes it.
+// secrets encrypted for it, and removes the keys of servers that are no longer members
+// (Sharer). Its caller provides the way to the leader; core/auth/keyring encrypts and
+// decrypts. core/server composes it.
 package keyshare
 
 import (
@@ -29,8 +29,8 @@ import (
 // needs is the capability level of the commands.
 const needs = 2
 
-// period is how often the members are looked at, which are not in state, and how long
-// after a failure the next attempt is made.
+// period is the interval at which the members are checked, since they are not in state, and
+// the pause after a failure.
 const period = 2 * time.Second
 
 // timeout limits one write or announcement.
@@ -43,8 +43,8 @@ type Sharer struct {
 	Ring  *keyring.Keyring
 	// Members returns the ids of the servers in the raft configuration.
 	Members func() ([]string, error)
-	// CanLead returns the others that have a vote and keep up: a hand-over to another one
-	// would only stop the writes for a while.
+	// CanLead returns the others that have a vote and keep up: handing the lead to any
+	// other server would only stop writes for a while.
 	CanLead func() ([]string, error)
 	// Transfer makes another server the leader. It is called if this one cannot open a
 	// root key that the other can.
@@ -65,7 +65,8 @@ const (
 // Run keeps the secrets of all servers complete until ctx ends.
 func (s *Sharer) Run(ctx context.Context) { loop(s.Store, s.Logger).Run(ctx, s.Once) }
 
-// loop is when the keys are looked at. After a failure only the period counts.
+// loop configures when the keys are checked. After a failure only the period triggers the
+// next check.
 func loop(store *state.Store, logger hclog.Logger) recur.Loop {
 	return recur.Loop{
 		Period: period, Store: store, Tables: []string{state.TableRootKeys, state.TableServerKeys, state.TableCluster}, Patient: true,
@@ -73,7 +74,7 @@ func loop(store *state.Store, logger hclog.Logger) recur.Loop {
 	}
 }
 
-// Once makes one step. There is no further one to make if it changes nothing.
+// Once makes one step. If it changes nothing, no further step is needed.
 func (s *Sharer) Once(ctx context.Context) error {
 	view := s.Store.View()
 	if view.Level() < needs {
@@ -93,7 +94,7 @@ func (s *Sharer) Once(ctx context.Context) error {
 	for _, c := range commands {
 		_, err := propose.Commands(ctx, s.Log, c)
 		if errdefs.IsAborted(err) || errdefs.IsNotFound(err) {
-			return nil // the state has changed meanwhile, which leads here again
+			return nil // the state has changed meanwhile, which triggers another step
 		}
 		if err != nil {
 			return fmt.Errorf("give the servers the root keys: %w", err)
@@ -102,8 +103,9 @@ func (s *Sharer) Once(ctx context.Context) error {
 	return nil
 }
 
-// handOver makes a server the leader that can open all root keys, after this one could not.
-// If that server has no vote yet, this one leads on, so that it can be given one.
+// handOver hands the lead to a server that can open all root keys, because this one cannot.
+// If that server has no vote yet, this one stays leader so that autopilot can give it a
+// vote.
 func (s *Sharer) handOver(ctx context.Context, view *state.View, why error) error {
 	switch now := time.Now(); {
 	case !errdefs.IsUnavailable(why):
@@ -124,7 +126,7 @@ func (s *Sharer) handOver(ctx context.Context, view *state.View, why error) erro
 	if other == "" {
 		return why
 	}
-	s.Logger.Info("this server leads and has not received all root keys; another one that has is to lead", "server", other)
+	s.Logger.Info("this server leads but has not received all root keys; it hands the lead to a server that has", "server", other)
 	return s.Transfer(ctx, other)
 }
 
@@ -146,10 +148,9 @@ func Other(view *state.View, ring *keyring.Keyring, servers []string) string {
 	return ""
 }
 
-// Next returns the commands that bring the keys in state nearer to what they should be, in
-// order: this server's public key, the secrets that are missing, and, when this server can
-// open all, the removal of servers that are no longer members. The error is that of
-// keyring.Opens.
+// Next returns the commands that the keys in state still need, in order: this server's
+// public key, the secrets that are missing, and, when this server can open all, the removal
+// of servers that are no longer members. The error comes from keyring.Opens.
 func Next(view *state.View, ring *keyring.Keyring, members []string) ([]fsm.Command, error) {
 	own := ring.Server()
 	if !slices.Contains(members, own.ServerID) {
@@ -200,9 +201,9 @@ func wrap(ring *keyring.Keyring, root *model.RootKey, missing, present []*model.
 	return c, err
 }
 
-// Accept stores the public key of a server that announces it; the leader calls it. Conflict:
-// the cluster knows another public key of this server. Unavailable: the server is not a
-// member yet, or the level of the cluster is too low.
+// Accept stores the public key of a server that announces it; the leader calls it.
+// Conflict: the cluster has another public key for the same server. Unavailable: the server
+// is not a member yet, or the level of the cluster is too low.
 func (s *Sharer) Accept(ctx context.Context, key *model.ServerKey) error {
 	if err := keyring.CheckPublic(key); err != nil {
 		return err

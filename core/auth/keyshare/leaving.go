@@ -13,10 +13,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// look is the pause between two looks at who has the keys.
+// look is the pause between two checks of which servers have the keys.
 const look = 200 * time.Millisecond
 
-// GiveAway waits until another voter can open all root keys. Without it nobody could read
+// GiveAway waits until another voter can open all root keys. Otherwise nobody could read
 // the variables after the server of ring has left. FailedPrecondition: ctx has ended first.
 func GiveAway(ctx context.Context, store *state.Store, ring *keyring.Keyring, voters func() ([]string, error)) error {
 	tick := time.NewTicker(look)

@@ -30,8 +30,8 @@ const (
 	Strict = "strict"
 )
 
-// The lifetimes of introductions if the configuration does not say otherwise, and that of
-// identities if the pool of the node does not.
+// The default lifetimes of introductions, and the lifetime of identities if the pool of the
+// node does not.
 const (
 	DefaultTTL  = 5 * time.Minute
 	DefaultMax  = 30 * time.Minute
@@ -59,7 +59,7 @@ type Config struct {
 	Keys        Keys
 	Region      string
 	Enforcement string        // "" is None
-	DefaultTTL  time.Duration // of introductions
+	DefaultTTL  time.Duration // lifetime of introductions
 	MaxTTL      time.Duration
 	NewID       func() string
 	Logger      hclog.Logger
@@ -87,7 +87,7 @@ func New(cfg Config) *Tokens {
 type claims struct {
 	jwt.RegisteredClaims
 	NodeID     string `json:"nomad_node_id,omitempty"`
-	NodeName   string `json:"nomad_node_name,omitempty"` // of an introduction only
+	NodeName   string `json:"nomad_node_name,omitempty"` // only in introductions
 	NodePool   string `json:"nomad_node_pool,omitempty"`
 	NodeClass  string `json:"nomad_node_class,omitempty"`
 	Datacenter string `json:"nomad_node_datacenter,omitempty"`
@@ -125,7 +125,7 @@ func (t *Tokens) sign(root *model.RootKey, c claims, kind string, ttl time.Durat
 	return out, nil
 }
 
-// errUnknownKey: the root key was removed, so its tokens are as good as none.
+// errUnknownKey means that the root key was removed, so its tokens count as absent.
 var errUnknownKey = errors.New("its key is not in the keyring any more")
 
 // read returns the content of a token of the kind that this cluster has signed.
@@ -165,8 +165,8 @@ func (t *Tokens) Admit(view *state.View, node *model.Node, now time.Time) error 
 	return errdefs.PermissionDeniedf("node %q (%q) is not introduced: %w; create a token with `drover node intro create` and give it to the new agent with -client-intro-token or as the file intro_token.jwt in its state directory", node.ID, node.Name, err)
 }
 
-// introduced returns why a node is not introduced. An identity of its own introduces a node
-// that was removed meanwhile.
+// introduced returns why a node is not introduced. A removed node may register again with
+// its own identity instead of an introduction.
 func (t *Tokens) introduced(view *state.View, node *model.Node, now time.Time) error {
 	if node.Token == "" {
 		return errors.New("it shows no token")
@@ -191,9 +191,9 @@ func (t *Tokens) introduced(view *state.View, node *model.Node, now time.Time) e
 }
 
 // Identity returns a new identity for a registered node, and "" if the one that it shows
-// has more than half of its time left. PermissionDenied: it shows one that is not its own
-// or not of this cluster. A node whose identity has expired, or that has none, has proven
-// who it is by its secret.
+// has more than half of its time left. PermissionDenied: it shows the identity of another
+// node or another cluster. A node with an expired identity, or without one, has already
+// proven its identity by its secret.
 func (t *Tokens) Identity(view *state.View, node *model.Node, shown string, now time.Time) (string, error) {
 	root := view.ActiveRootKey()
 	if root == nil {
@@ -202,14 +202,14 @@ func (t *Tokens) Identity(view *state.View, node *model.Node, shown string, now 
 	if shown != "" {
 		c, err := t.read(view, shown, identity, now)
 		switch {
-		case errors.Is(err, jwt.ErrTokenInvalidAudience): // an introduction, of which nothing is left to check
+		case errors.Is(err, jwt.ErrTokenInvalidAudience): // an introduction, which needs no further check
 		case errors.Is(err, jwt.ErrTokenExpired), errors.Is(err, errUnknownKey):
 		case errdefs.IsUnavailable(err):
 			return "", err // this server cannot open the key yet; another one can
 		case err != nil:
 			return "", errdefs.PermissionDeniedf("the identity that node %q shows is not valid: %w; remove the file or the copy that it comes from", node.ID, err)
 		case c.NodeID != node.ID:
-			return "", errdefs.PermissionDeniedf("node %q shows the identity of node %q: its data directory was mixed with that of another; give it a data directory of its own", node.ID, c.NodeID)
+			return "", errdefs.PermissionDeniedf("node %q shows the identity of node %q: its data directory was mixed with another node's; give it a data directory of its own", node.ID, c.NodeID)
 		case now.Sub(c.IssuedAt.Time) < c.ExpiresAt.Sub(c.IssuedAt.Time)/2:
 			return "", nil
 		}

@@ -49,12 +49,12 @@ const (
 type Role struct {
 	// Replica servers never vote.
 	Replica bool
-	// Zone is the redundancy zone, and Upgrade what the operator calls the version; "" if
-	// unset.
+	// Zone is the redundancy zone, and Upgrade the version in the operator's configuration;
+	// "" if unset.
 	Zone, Upgrade string
 }
 
-// Tags returns what a server tells the others.
+// Tags returns the tags that a server announces.
 func (r Role) Tags() map[string]string {
 	out := map[string]string{}
 	if r.Replica {
@@ -83,7 +83,7 @@ type Config struct {
 	Logger hclog.Logger
 }
 
-// Pilot steers who the members of raft are.
+// Pilot changes the members of raft.
 type Pilot struct {
 	cfg Config
 
@@ -101,7 +101,8 @@ func New(cfg Config) *Pilot {
 	return p
 }
 
-// Find tells the Pilot who finds the other servers. It must be called before Run.
+// Find gives the Pilot the Membership that finds the other servers. It must be called
+// before Run.
 func (p *Pilot) Find(m *membership.Membership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +115,8 @@ func (p *Pilot) gossip() *membership.Membership {
 	return p.members
 }
 
-// Configuration returns the configuration that acts: that of the state, or the initial one.
+// Configuration returns the configuration in force: the one in the state, or else the
+// initial one.
 func (p *Pilot) Configuration() *model.AutopilotConfiguration {
 	if c := p.cfg.Store.View().AutopilotConfig(); c != nil {
 		return c
@@ -167,7 +169,7 @@ func (p *Pilot) Run(ctx context.Context) {
 }
 
 // configure stores the initial configuration in a cluster that has none: a new one, or one
-// whose state is from before there was any.
+// from a release without autopilot.
 func (p *Pilot) configure(ctx context.Context) {
 	view := p.cfg.Store.View()
 	if view.AutopilotConfig() != nil || view.Level() < needs {
@@ -219,7 +221,7 @@ func (p *Pilot) carryOut(ctx context.Context, step *autopilot.Step) error {
 	return p.cfg.Raft.AddServer(ctx, consensus.Server{ID: step.ID, Address: step.Address, Voter: step.Voter || step.Verb == autopilot.Promote})
 }
 
-// scene gathers what autopilot decides on.
+// scene gathers the input of autopilot's decision.
 func (p *Pilot) scene(m *membership.Membership, conf *model.AutopilotConfiguration) (autopilot.Scene, error) {
 	servers, _, err := p.cfg.Raft.Configuration()
 	if err != nil {
@@ -322,7 +324,7 @@ func (p *Pilot) Successor(wanted func(id string) bool) string {
 }
 
 // CanLead returns the other voters to which this leader can hand over without a long pause.
-// Without gossip nothing is known of them, and each may be tried.
+// Without gossip it knows no server's health, so it returns all of them.
 func (p *Pilot) CanLead() (ids []string, err error) {
 	servers, _, err := p.cfg.Raft.Configuration()
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 
 // yield hands the lead over while this server refuses writes, because its disk is full: the
 // others may have room, and without this the whole cluster would be read-only. It returns
-// when ctx ends, which is when this server has ceased to lead.
+// when ctx ends, that is, when this server no longer leads.
 func yield(ctx context.Context, readOnly func() error, transfer func(context.Context) error, logger hclog.Logger) {
 	tick := time.NewTicker(lookAtDisk)
 	defer tick.Stop()

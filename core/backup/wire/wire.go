@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package wire is what core/backup and the program drover-s3 say to each other: one
-// Request as JSON on standard input, one Answer as JSON on standard output. The program is
-// a separate one so that the agent links no client of a cloud. Only these two import it.
+// Package wire is the protocol between core/backup and the program drover-s3: one Request
+// as JSON on standard input, one Answer as JSON on standard output. The program is a
+// separate one so that the agent links no client of a cloud. Only these two import it.
 package wire
 
 // The things that can be asked for.

@@ -37,7 +37,7 @@ func (s *Store) readMeta() (meta, error) {
 		}
 		return item.Value(func(b []byte) error {
 			if len(b) != 12 {
-				return errdefs.Internalf("the record of what the log holds has %d bytes, not 12; restore this server from a snapshot or let it join anew with an empty data directory", len(b))
+				return errdefs.Internalf("the record of the log's contents has %d bytes, not 12; restore this server from a snapshot or let it join anew with an empty data directory", len(b))
 			}
 			m = meta{Epoch: binary.BigEndian.Uint32(b), Floor: binary.BigEndian.Uint64(b[4:])}
 			return nil

@@ -28,8 +28,8 @@ func (s *Store) deleteFront(floor uint64) error {
 	s.mu.RLock()
 	next := meta{Epoch: s.meta.Epoch, Floor: floor}
 	s.mu.RUnlock()
-	// If the log has a gap, the next entry may be above the floor. There is one,
-	// otherwise this would have been deleteAll.
+	// If the log has a gap, the next entry may be above the floor. There is a next entry,
+	// since otherwise the caller would have called deleteAll.
 	first, _, err := s.seekFrom(next.Epoch, floor)
 	if err != nil {
 		return err

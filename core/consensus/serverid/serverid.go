@@ -25,7 +25,7 @@ import (
 
 // Identity is this server's id in the raft configuration. Its file is written only after
 // the log contains the id, so an id with an empty log means that the log was lost. Until
-// then a server that may join a cluster keeps its id in another file: servers may have
+// then a server that may join a cluster keeps its id in another file: the leader may have
 // made it a member before it has received the log.
 type Identity struct {
 	ID string
@@ -37,9 +37,9 @@ type Identity struct {
 // proposedSuffix ends the name of the file of an id that the log does not contain yet.
 const proposedSuffix = ".new"
 
-// Read reads the server's id. If the file is missing, or was truncated by a
-// power cut, the id is taken from the raft configuration in the log, where address is
-// that of this server; a new server generates one.
+// Read reads the server's id. If the file is missing, or was truncated by a power cut, the
+// id is taken from the raft configuration in the log, where address is the id of this
+// server; a new server generates one.
 func Read(dataDir, raftDir, address string) (Identity, error) {
 	if dataDir == "" {
 		return Identity{ID: uuid.NewString()}, nil
@@ -81,9 +81,9 @@ func idIn(file string) (string, error) {
 	return id.String(), nil
 }
 
-// memberOfLog returns the id of this server in the raft configuration in raftDir: that
-// of the only member, the proposed one, or that of the member with this server's
-// address. If there is no log, it is the proposed id or a new one.
+// memberOfLog returns the id of this server in the raft configuration in raftDir: the id of
+// the only member, the proposed one, or the id of the member with this server's address. If
+// there is no log, it is the proposed id or a new one.
 func memberOfLog(file, raftDir, proposed, address string) (string, error) {
 	members, err := consensus.Members(raftDir)
 	switch {
@@ -132,9 +132,9 @@ func describe(members []consensus.Server) string {
 	return strings.Join(out, ", ")
 }
 
-// WriteDown writes the id down before this server does anything by it: to its file if the
-// log contains it, and otherwise to the file of an id that is not in the log yet. Its
-// errors are those of Member and of the disk.
+// WriteDown stores the id before this server uses it: to its file if the log contains it,
+// and otherwise to the file of an id that is not in the log yet. Its errors come from
+// Member and from the disk.
 func (i Identity) WriteDown(log *consensus.Node, joins bool) error {
 	if member, err := i.keepIfMember(log, joins); member || err != nil || i.file == "" || i.Known {
 		return err
@@ -145,7 +145,7 @@ func (i Identity) WriteDown(log *consensus.Node, joins bool) error {
 	return nil
 }
 
-// Look is the pause between two looks at whether a server is a member.
+// Look is the pause between two checks of whether a server is a member.
 const Look = 200 * time.Millisecond
 
 // KeepOnceMember returns when the id is in its file, because the log contains it, or when

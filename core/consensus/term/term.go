@@ -24,7 +24,7 @@ const (
 type Beginner struct {
 	Log   propose.Log
 	NewID func() string
-	// Begun is told the id of each term that is in the log.
+	// Begun is called with the id of each term once it is in the log.
 	Begun func(termID string)
 }
 

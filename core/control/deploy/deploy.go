@@ -4,22 +4,27 @@
 // Package deploy owns the controller of deployments. It replaces unhealthy allocs,
 // promotes canaries automatically, requests evaluations for the next step, and ends
 // every deployment: as successful, as failed at the progress deadline that is stored
-// with it, or, in groups without a progress deadline, as failed at the first unhealthy
-// alloc. It does not place or stop allocs; core/schedule does. core/server imports it.
+// with it, or, as soon as it cannot succeed any more, as failed at once. It does not place or
+// stop allocs; core/schedule does. core/server imports it.
 //
 //	running --all healthy, promoted------------> successful
 //	   |  --unhealthy alloc, no deadline-------> failed (job reverted with auto_revert)
+//	   |  --unhealthy alloc, not replaced------> failed (job reverted with auto_revert)
 //	   |  --no progress until RequireProgressBy-> failed (job reverted with auto_revert)
+//	   |  --limit of a dependency passes-------> failed (job reverted with auto_revert)
 //	   `--newer version, stopped job-----------> cancelled (by the scheduler)
 package deploy
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/control"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/reconcile"
 	"github.com/drover-project/drover/core/state"
 )
 
@@ -31,7 +36,7 @@ var _ control.Controller = Controller{}
 var declaration = control.Declaration{
 	Name:  "deployments",
 	Wakes: []string{state.TableDeployments, state.TableAllocs},
-	Reads: []string{state.TableDeployments, state.TableAllocs, state.TableEvals, state.TableJobVersions},
+	Reads: []string{state.TableDeployments, state.TableAllocs, state.TableEvals, state.TableJobs, state.TableJobVersions},
 	Writes: []fsm.Command{
 		(*fsm.UpdateDeploymentStatus)(nil), (*fsm.PromoteDeployment)(nil), (*fsm.UpdateDesiredTransitions)(nil), (*fsm.UpsertEvals)(nil),
 	},
@@ -75,15 +80,21 @@ func (Controller) Decide(in control.Input, id string) (control.Decision, error) 
 		return control.Decision{}, nil // purged: the scheduler cancels the deployment
 	}
 	w := &work{in: in, d: d, job: job, allocs: in.View.AllocsByDeployment(id)}
+	hopeless, waited := w.hopeless(), w.waited()
 	switch {
 	case w.failsAtOnce():
 		return w.fail(model.DeploymentStatusDescriptionFailedAllocations), nil
+	case hopeless != "":
+		return w.fail(model.DeploymentStatusDescriptionFailedAllocations + " - " + hopeless), nil
+	case waited != "":
+		return w.fail(descDependency + " - " + waited), nil
 	case w.pastDeadline():
 		return w.fail(model.DeploymentStatusDescriptionProgressDeadline), nil
 	case w.d.Done():
 		return w.succeed(), nil
-	case w.autoPromotable():
-		return w.promote(), nil
+	}
+	if groups := w.autoPromotable(); len(groups) > 0 {
+		return w.promote(groups), nil
 	}
 	return w.step(), nil
 }
@@ -94,6 +105,9 @@ type work struct {
 	d      *model.Deployment
 	job    *model.Job
 	allocs []*model.Allocation
+
+	canaries map[string]int         // what healthyCanaries returns; nil: not counted yet
+	held     map[string]*model.Hold // what holds returns; nil: not looked at yet
 }
 
 // failsAtOnce reports whether an unhealthy or failed alloc ends the deployment without
@@ -109,6 +123,22 @@ func (w *work) failsAtOnce() bool {
 	return false
 }
 
+// hopeless says why the deployment can never succeed, "" if it still can: a group needs an
+// alloc that has failed or is unhealthy, and nothing replaces that one. Then its room for
+// further updates is gone as well, so waiting for the deadline changes nothing.
+func (w *work) hopeless() string {
+	for _, a := range w.allocs {
+		g := w.d.TaskGroups[a.TaskGroup]
+		if g == nil || g.Done() || a.ServerTerminalStatus() || !a.DeploymentStatus.IsUnhealthy() && a.ClientStatus != model.AllocClientStatusFailed {
+			continue
+		}
+		if why := reconcile.Irreplaceable(w.job, a); why != "" {
+			return fmt.Sprintf("allocation %s of group %q is unhealthy, and %s", a.ID[:min(8, len(a.ID))], a.TaskGroup, why)
+		}
+	}
+	return ""
+}
+
 // pastDeadline reports whether an incomplete group has not progressed before its
 // deadline.
 func (w *work) pastDeadline() bool {
@@ -120,37 +150,41 @@ func (w *work) pastDeadline() bool {
 	return false
 }
 
-// waitsForPromotion reports whether the canaries are healthy and wait for a manual
-// promotion. Other healthy allocs of the group do not count.
+// waitsForPromotion reports whether the canaries are healthy and wait for their promotion: by
+// a person, or, with auto_promote, until the canaries of the other groups are healthy too,
+// whose deadlines end the deployment if they do not become so. Other healthy allocs of the
+// group do not count.
 func (w *work) waitsForPromotion(name string, g *model.DeploymentState) bool {
-	return g.DesiredCanaries > 0 && !g.Promoted && !g.AutoPromote && w.healthyCanaries()[name] >= g.DesiredCanaries
+	return g.DesiredCanaries > 0 && !g.Promoted && w.healthyCanaries()[name] >= g.DesiredCanaries
 }
 
 // healthyCanaries returns the number of healthy canaries by group.
 func (w *work) healthyCanaries() map[string]int {
-	healthy := map[string]int{}
+	if w.canaries != nil {
+		return w.canaries
+	}
+	w.canaries = map[string]int{}
 	for _, a := range w.allocs {
 		if a.DeploymentStatus.IsCanary() && a.DeploymentStatus.IsHealthy() && !a.TerminalStatus() {
-			healthy[a.TaskGroup]++
+			w.canaries[a.TaskGroup]++
 		}
 	}
-	return healthy
+	return w.canaries
 }
 
-// autoPromotable reports whether every group with canaries has auto_promote and all
-// its canaries are healthy.
-func (w *work) autoPromotable() bool {
-	healthy, canaries := w.healthyCanaries(), false
-	for name, g := range w.d.TaskGroups {
-		if g.DesiredCanaries == 0 || g.Promoted {
-			continue
-		}
-		if !g.AutoPromote || healthy[name] < g.DesiredCanaries {
-			return false
-		}
-		canaries = true
+// autoPromotable returns the groups whose canaries are to be promoted, if every group that
+// waits for a promotion has auto_promote and all its canaries are healthy. Groups that
+// somebody has promoted already are not promoted again: their canaries may be gone.
+func (w *work) autoPromotable() (groups []string) {
+	healthy := w.healthyCanaries()
+	groups = w.d.Unpromoted()
+	if slices.ContainsFunc(groups, func(name string) bool {
+		g := w.d.TaskGroups[name]
+		return !g.AutoPromote || healthy[name] < g.DesiredCanaries
+	}) {
+		return nil
 	}
-	return canaries
+	return groups
 }
 
 func (w *work) succeed() control.Decision {
@@ -160,36 +194,47 @@ func (w *work) succeed() control.Decision {
 	}}}
 }
 
-func (w *work) promote() control.Decision {
+func (w *work) promote(groups []string) control.Decision {
 	return control.Decision{Commands: []fsm.Command{&fsm.PromoteDeployment{
-		DeploymentID: w.d.ID, All: true, Eval: w.eval(), UpdatedAt: w.in.Now.UnixNano(),
+		DeploymentID: w.d.ID, Groups: groups, Eval: w.eval(), UpdatedAt: w.in.Now.UnixNano(),
 	}}}
 }
 
 // fail fails the deployment. If an incomplete group has auto_revert, it registers the
 // newest stable version again.
 func (w *work) fail(why string) control.Decision {
-	cmd := &fsm.UpdateDeploymentStatus{Eval: w.eval()}
-	if w.wantsRevert() {
-		stable := w.d.RevertTarget(w.in.View.JobVersions(w.d.Namespace, w.d.JobID))
-		if stable == nil {
-			why += " - no stable job version to auto revert to"
-		} else {
-			why += fmt.Sprintf(" - rolling back to job version %d", stable.Version)
-			cmd.Job = stable
-		}
+	to, reason := w.rollback()
+	if reason != "" {
+		why += " - " + reason
 	}
-	cmd.Update = w.status(model.DeploymentStatusFailed, why)
-	return control.Decision{Commands: []fsm.Command{cmd}}
+	if to != nil { // the limits of what it depends on are counted from now
+		again := *to
+		again.SubmitTime = w.in.Now.UnixNano()
+		to = &again
+	}
+	return control.Decision{Commands: []fsm.Command{&fsm.UpdateDeploymentStatus{
+		Update: w.status(model.DeploymentStatusFailed, why), Eval: w.eval(), Job: to,
+	}}}
 }
 
-func (w *work) wantsRevert() bool {
-	for _, g := range w.d.TaskGroups {
-		if g.AutoRevert && !g.Done() {
-			return true
+// rollback returns the version to which the job is rolled back, nil if it is not, and why;
+// "" if no group asks for it.
+func (w *work) rollback() (to *model.Job, why string) {
+	asked, done := false, []string(nil)
+	for name, g := range w.d.TaskGroups {
+		asked = asked || g.AutoRevert && !g.Done()
+		if g.AutoRevert && g.Done() {
+			done = append(done, name)
 		}
 	}
-	return false
+	slices.Sort(done)
+	switch {
+	case asked:
+		return w.d.Rollback(w.in.View.JobVersions(w.d.Namespace, w.d.JobID))
+	case len(done) > 0:
+		return nil, fmt.Sprintf("not rolling back as auto_revert is set only in groups that are complete: %s", strings.Join(done, ", "))
+	}
+	return nil, ""
 }
 
 // step replaces unhealthy allocs, and requests an evaluation if the scheduler has not
@@ -239,6 +284,11 @@ func (w *work) nextDeadline() time.Time {
 		}
 		if next.IsZero() || g.RequireProgressBy.Before(next) {
 			next = g.RequireProgressBy
+		}
+	}
+	for _, h := range w.holds() {
+		if !h.Until.IsZero() && (next.IsZero() || h.Until.Before(next)) {
+			next = h.Until
 		}
 	}
 	return next

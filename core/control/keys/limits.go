@@ -29,6 +29,7 @@ func DefaultLimits() Limits {
 type Ring interface {
 	RootKeys() iter.Seq[*model.RootKey]
 	Variables(namespace, prefix string) iter.Seq[*model.Variable]
+	CSIVolumes() iter.Seq[*model.CSIVolume]
 	Allocs() iter.Seq[*model.Allocation]
 	JobOf(a *model.Allocation) *model.Job
 }
@@ -71,6 +72,9 @@ func (l Limits) Due(in Ring, now time.Time) (out Due) {
 	used := map[string]bool{}
 	for v := range in.Variables("", "") {
 		used[v.KeyID] = true
+	}
+	for v := range in.CSIVolumes() {
+		used[v.SecretsKeyID] = true
 	}
 	idle = slices.DeleteFunc(idle, func(k *model.RootKey) bool { return used[k.KeyID] })
 	if len(idle) == 0 {

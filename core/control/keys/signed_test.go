@@ -19,7 +19,9 @@ type ring struct {
 	allocs []*model.Allocation
 }
 
-func (r ring) RootKeys() iter.Seq[*model.RootKey] { return slices.Values(r.roots) }
+func (r ring) RootKeys() iter.Seq[*model.RootKey]     { return slices.Values(r.roots) }
+func (r ring) CSIVolumes() iter.Seq[*model.CSIVolume] { return func(func(*model.CSIVolume) bool) {} }
+
 func (r ring) Variables(string, string) iter.Seq[*model.Variable] {
 	return slices.Values([]*model.Variable(nil))
 }

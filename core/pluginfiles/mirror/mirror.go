@@ -25,7 +25,7 @@ import (
 
 // Mirror keeps the files of one server. All fields except Files are required.
 type Mirror struct {
-	// Files are those of this server; nil if it has no data directory and keeps none.
+	// Files is the store of this server; nil if it has no data directory and keeps none.
 	Files *pluginfiles.Store
 	State *state.Store
 	// Others returns the ids of the other servers, and Part reads a part of a file of one
@@ -98,8 +98,8 @@ func (m *Mirror) Stat(digest string) (pluginfiles.File, error) {
 	return m.Files.Stat(digest)
 }
 
-// Have makes this server have a file, which it copies from another one if need be.
-// NotFound: no server has it.
+// Have makes sure that this server has a file, and copies it from another server if
+// necessary. NotFound: no server has it.
 func (m *Mirror) Have(ctx context.Context, digest string) error {
 	if _, err := m.Stat(digest); !errdefs.IsNotFound(err) {
 		return err
@@ -153,7 +153,7 @@ func (m *Mirror) fetch(ctx context.Context, digest, first string) error {
 // copyRetry is how often files are looked for that no server could give.
 const copyRetry = time.Minute
 
-// RunCopies copies what is missing until ctx ends.
+// RunCopies copies missing files until ctx ends.
 func (m *Mirror) RunCopies(ctx context.Context) {
 	if m.Files == nil {
 		return

@@ -21,8 +21,8 @@ type Config struct {
 	Pause    time.Duration // time until a call is let through again; default 10 s
 }
 
-// Breaker protects the calls to one callee, whose name is in errors. A failure is an
-// error of class Unavailable or DeadlineExceeded; every other result counts as an
+// Breaker protects the calls to one callee, whose name appears in its errors. A failure is
+// an error of class Unavailable or DeadlineExceeded; every other result counts as an
 // answer.
 type Breaker struct {
 	name    string
@@ -129,9 +129,9 @@ func (b *Breaker) note(err error, canceled bool) {
 	}
 }
 
-// Aside makes a call whose failure says nothing about calls for others, such as one that
-// waits for the end of a process. It fails at once while calls do, and never is the call
-// that is let through then: that one must answer soon.
+// Aside makes a call whose failure does not count, such as one that waits for the end of a
+// process. It fails at once while the breaker is open. It never serves as the trial call of
+// an open breaker, because that one must answer soon.
 func (b *Breaker) Aside(ctx context.Context, call func(context.Context) error) error {
 	if err := b.refused(); err != nil {
 		return err

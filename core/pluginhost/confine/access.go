@@ -10,24 +10,25 @@ import (
 	"strings"
 )
 
-// Access is what the operator says about the rights of one plugin, in its block of the
-// agent's configuration. What is unset has the default of the plugin's profile.
+// Access has the operator's settings for the rights of one plugin, from its block in the
+// agent's configuration. Unset fields have the defaults of the plugin's profile.
 type Access struct {
-	// Profile is the set of defaults: "driver", "device", "network" or "stats". Unset, it follows
-	// from what the plugin serves.
+	// Profile is the set of defaults: "driver", "device", "network", "volume", "registry" or
+	// "stats". If
+	// it is unset, it follows from the kind that the plugin serves.
 	Profile string `json:"profile,omitempty"`
 	// User is the name or the id of the user as which the plugin runs.
 	User string `json:"user,omitempty"`
 	// Groups are the names of further groups of the plugin.
 	Groups []string `json:"groups,omitempty"`
-	// Capabilities are those that the plugin may have, such as "net_admin"; ["all"]
-	// means all, and an empty list none.
+	// Capabilities are the capabilities that the plugin may have, such as "net_admin";
+	// ["all"] means all, and an empty list none.
 	Capabilities []string `json:"capabilities,omitempty"`
 	// NoNewPrivileges keeps setuid programs from giving the plugin's processes more
 	// rights.
 	NoNewPrivileges *bool `json:"no_new_privileges,omitempty"`
-	// Filesystem is "all", or "restricted": the plugin then sees the machine's files but
-	// for those of the agent, and writes to its own folders only.
+	// Filesystem is "all", or "restricted": the plugin can then read the machine's files
+	// except the agent's own, and write only to its own folders.
 	Filesystem string `json:"filesystem,omitempty"`
 	// ReadPaths and WritePaths are paths that a restricted plugin may also read, or read
 	// and write.
@@ -35,7 +36,8 @@ type Access struct {
 	WritePaths []string `json:"write_paths,omitempty"`
 	// Network lets the plugin make sockets of the internet protocols.
 	Network *bool `json:"network,omitempty"`
-	// Syscalls is "all", or "restricted" to those that a plugin of its kind needs.
+	// Syscalls is "all", or "restricted" to the system calls that a plugin of its kind
+	// needs.
 	Syscalls string `json:"syscalls,omitempty"`
 	// MemoryMB, Pids, OpenFiles and StateMB limit the memory of the plugin's processes
 	// (MiB), their number, the open files of each, and the size of the state folder
@@ -48,10 +50,12 @@ type Access struct {
 
 // The profiles, by the kind of the plugin that has them.
 const (
-	ProfileDriver  = "driver"
-	ProfileDevice  = "device"
-	ProfileNetwork = "network"
-	ProfileStats   = "stats"
+	ProfileDriver   = "driver"
+	ProfileDevice   = "device"
+	ProfileNetwork  = "network"
+	ProfileVolume   = "volume"
+	ProfileRegistry = "registry"
+	ProfileStats    = "stats"
 )
 
 // The values of Access.Filesystem and Access.Syscalls.
@@ -60,8 +64,8 @@ const (
 	Restricted = "restricted"
 )
 
-// Problems lists what is wrong with the values. what begins each text, such as
-// `plugin "x"`.
+// Problems lists the errors in the values. Each text begins with what, such as `plugin
+// "x"`.
 func (a *Access) Problems(what string) []string {
 	var out []string
 	add := func(format string, args ...any) {
@@ -72,7 +76,7 @@ func (a *Access) Problems(what string) []string {
 			add("%s %q is not one of %s", key, value, strings.Join(values, ", "))
 		}
 	}
-	oneOf("profile", a.Profile, ProfileDriver, ProfileDevice, ProfileNetwork, ProfileStats)
+	oneOf("profile", a.Profile, ProfileDriver, ProfileDevice, ProfileNetwork, ProfileVolume, ProfileRegistry, ProfileStats)
 	oneOf("filesystem", a.Filesystem, Everything, Restricted)
 	oneOf("syscalls", a.Syscalls, Everything, Restricted)
 	for _, name := range a.Capabilities {

@@ -39,7 +39,7 @@ func Find() (*Groups, error) {
 	return Parse(string(mounts), string(self)), nil
 }
 
-// Parse reads what /proc/self/mountinfo and /proc/self/cgroup say.
+// Parse parses the contents of /proc/self/mountinfo and /proc/self/cgroup.
 func Parse(mountinfo, self string) *Groups {
 	own := map[string]string{} // by controller; "" is version 2
 	for line := range strings.Lines(self) {
@@ -154,8 +154,8 @@ func (g *Groups) prepare(name string, limits Limits) (out prepared, err error) {
 	return out, err
 }
 
-// prepareV1 sets one limit in the hierarchy of its controller. It returns "" if there
-// neither is nor was one.
+// prepareV1 sets one limit in the hierarchy of its controller. It returns "" if no limit is
+// wanted and none was set before.
 func (p place) prepareV1(name string, s setting) (dir string, err error) {
 	dir = filepath.Join(p.mount, p.own, parent, name)
 	value := s.value
@@ -248,8 +248,8 @@ func (g *Groups) dirs(name string) []string {
 	return out
 }
 
-// Remove removes the cgroup of an ended process and reports whether nothing of it is
-// left. A cgroup with processes stays: they are not the plugin's own.
+// Remove removes the cgroup of an ended process and reports whether nothing of it is left.
+// A cgroup with processes stays, because they are not processes of the plugin itself.
 func (g *Groups) Remove(name string) bool {
 	gone := true
 	for _, dir := range g.dirs(name) {

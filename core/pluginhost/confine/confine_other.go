@@ -11,7 +11,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Groups has nothing: cgroups are Linux's.
+// Groups is empty: cgroups exist on Linux only.
 type Groups struct{}
 
 // Find returns groups that confine nothing.
@@ -22,7 +22,7 @@ func (*Groups) Put(string, int, Limits) error {
 	return errdefs.Unimplementedf("plugins have no limits on this system: cgroups are Linux's")
 }
 
-// Birth is nothing: cgroups are Linux's.
+// Birth is empty: cgroups exist on Linux only.
 type Birth struct{}
 
 // Birth returns Unimplemented.
@@ -43,7 +43,7 @@ func (*Groups) OOMKills(string) int { return 0 }
 func (*Groups) EndOthers(string, map[int]bool) int { return 0 }
 
 // FreeTasks has nothing to move.
-func (*Groups) FreeTasks(string, map[int]bool) {}
+func (*Groups) FreeTasks(string, func(pid int) bool) {}
 
 // Descendants returns none: processes are looked for on Linux only.
 func Descendants(int) []int { return nil }

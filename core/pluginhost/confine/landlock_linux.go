@@ -31,7 +31,7 @@ const (
 	writeRights = readRights | ll.AccessFSWriteFile | ll.AccessFSRemoveDir | ll.AccessFSRemoveFile | ll.AccessFSMakeDir |
 		ll.AccessFSMakeReg | ll.AccessFSMakeSock | ll.AccessFSMakeFifo | ll.AccessFSMakeSym | ll.AccessFSRefer | ll.AccessFSTruncate
 	deviceRights = ll.AccessFSReadFile | ll.AccessFSReadDir | ll.AccessFSWriteFile | ll.AccessFSIoctlDev
-	// fileRights are those that a rule about a file may have.
+	// fileRights are the rights that a rule about a file may have.
 	fileRights = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSIoctlDev
 )
 
@@ -112,8 +112,8 @@ func (r *Rights) addRules(set *ruleset) error {
 	return set.allow("/dev", deviceRights, 0)
 }
 
-// allButHidden allows a directory to be read, or, if something in it is hidden, what
-// else is in it. What is created in such a directory later is not readable.
+// allButHidden allows a directory to be read, or, if something in it is hidden, its other
+// entries. Files that are created in such a directory later are not readable.
 func (s *ruleset) allButHidden(dir string, hidden []string) error {
 	if slices.Contains(hidden, dir) {
 		return nil
@@ -137,8 +137,8 @@ func (s *ruleset) allButHidden(dir string, hidden []string) error {
 	return nil
 }
 
-// allow adds a rule about a path and what is below it. A path that is not there needs
-// none.
+// allow adds a rule about a path and everything below it. It skips a path that does not
+// exist.
 func (s *ruleset) allow(path string, rights uint64, flags int) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tasksSuffix is that of the cgroup, beside a driver's own, into which the processes of
-// its tasks are moved. It has no limits.
+// tasksSuffix is the suffix of the cgroup, beside a driver's own, into which the processes
+// of its tasks are moved. It has no limits.
 const tasksSuffix = ".tasks"
 
 // members returns the processes in a cgroup. On version 1 this process is listed while
@@ -71,12 +71,16 @@ func isZombie(pid int) bool {
 	return strings.HasPrefix(after, "Z")
 }
 
-// FreeTasks moves the processes in a driver's cgroup, but for the given ones, out of
-// its limits: they are tasks, or look after one.
-func (g *Groups) FreeTasks(name string, except map[int]bool) {
+// FreeTasks moves the processes in a driver's cgroup of which move is true out of its limits:
+// they are tasks, or supervise tasks.
+//
+// A process may leave the cgroup by itself, as the executor of a task does for the cgroup of
+// the task. It must not be brought back from there, so move is false for one that may be about
+// to, and each is looked for again right before it is moved.
+func (g *Groups) FreeTasks(name string, move func(pid int) bool) {
 	for _, dir := range g.dirs(name) {
 		for _, pid := range members(dir) {
-			if except[pid] {
+			if !move(pid) || !isIn(pid, dir) {
 				continue
 			}
 			tasks := dir + tasksSuffix
@@ -87,6 +91,22 @@ func (g *Groups) FreeTasks(name string, except map[int]bool) {
 			_ = os.WriteFile(filepath.Join(tasks, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 		}
 	}
+}
+
+// isIn reports whether a process is in a cgroup now. On version 1 it may also be in the cgroup
+// of this name of another controller.
+func isIn(pid int, dir string) bool {
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(raw)) {
+		// hierarchy:controllers:path, where the path begins at the mount of the hierarchy.
+		if f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(f) == 3 && f[2] != "/" && strings.HasSuffix(dir, f[2]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Descendants returns the processes below one, without itself.

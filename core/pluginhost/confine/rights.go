@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Rights are what the processes of one plugin may do. It is also what a status shows.
+// Rights are what the processes of one plugin may do. The status of a plugin shows them.
 type Rights struct {
 	Profile string
 	// User is the name or the id of the user; "" is the agent's own user. OwnUser means
@@ -34,8 +34,8 @@ type Rights struct {
 	StateMB   int `json:",omitempty"`
 }
 
-// The default limits. A driver's are far above what one needs, because its tasks may
-// pass through its processes at their start.
+// The default limits. The limits of drivers are far above their own needs, because tasks
+// may start as children of their processes.
 const (
 	driverMemoryMB = 1024
 	driverPids     = 16384
@@ -49,9 +49,13 @@ const (
 // device plugins look after.
 var deviceGroups = []string{"render", "video"}
 
-// networkCapabilities are those of network plugins, which make namespaces, interfaces and
-// rules, and run programs that do.
+// networkCapabilities are the capabilities of network plugins, which make namespaces,
+// interfaces and rules, and run programs that do.
 var networkCapabilities = []string{"net_admin", "net_raw", "net_bind_service", "sys_admin"}
+
+// volumeCapabilities are those of storage plugins, which mount, look into directories of
+// others and give files to users.
+var volumeCapabilities = []string{"chown", "dac_override", "dac_read_search", "fowner", "mknod", "sys_admin", "sys_resource"}
 
 // defaults are the rights of a profile. A driver starts tasks, which may be root's and
 // have whatever their driver has: it has the rights of the agent.
@@ -68,18 +72,27 @@ func defaults(profile string) Rights {
 			MemoryMB: smallMemoryMB, Pids: smallPids, OpenFiles: smallOpenFiles, StateMB: smallStateMB,
 		}
 	}
+	if profile == ProfileVolume { // it mounts, too
+		return Rights{
+			Profile: profile, Capabilities: volumeCapabilities, NoNewPrivileges: true, Network: true,
+			MemoryMB: smallMemoryMB, Pids: smallPids, OpenFiles: smallOpenFiles, StateMB: smallStateMB,
+		}
+	}
 	r := Rights{
 		Profile: profile, OwnUser: true, NoNewPrivileges: true, RestrictFiles: true, RestrictSyscalls: true,
 		MemoryMB: smallMemoryMB, Pids: smallPids, OpenFiles: smallOpenFiles, StateMB: smallStateMB,
 	}
-	if profile == ProfileDevice {
+	switch profile {
+	case ProfileDevice:
 		r.Groups = deviceGroups
+	case ProfileRegistry: // it asks another machine, with keys that may be readable by the agent's user only
+		r.OwnUser, r.Network = false, true
 	}
 	return r
 }
 
-// RightsOf returns the rights of a plugin with a profile, changed by what the operator
-// says.
+// RightsOf returns the rights of a plugin with a profile, changed by the operator's
+// settings.
 func RightsOf(profile string, a Access) Rights {
 	r := defaults(cmp.Or(a.Profile, profile))
 	if a.User != "" {

@@ -58,8 +58,8 @@ func (r *Rights) filter() []bpf.Instruction {
 	if r.RestrictSyscalls {
 		refused = slices.Concat(refusedSyscalls, archRefused)
 		out = append(out,
-			// clone3 has its flags in memory, where a filter cannot read them. Who gets ENOSYS
-			// uses clone.
+			// clone3 has its flags in memory, where a filter cannot read them. After
+			// ENOSYS, C libraries use clone.
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE3, SkipTrue: 1},
 			refuse(unix.ENOSYS),
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE, SkipTrue: 4},
@@ -85,18 +85,27 @@ func (r *Rights) filter() []bpf.Instruction {
 	return append(out, permit)
 }
 
+// assembled returns the filter as the kernel takes it.
+func (r *Rights) assembled() ([]unix.SockFilter, error) {
+	raw, err := bpf.Assemble(r.filter())
+	if err != nil {
+		return nil, fmt.Errorf("assemble the filter: %w", err)
+	}
+	code := make([]unix.SockFilter, len(raw))
+	for i, in := range raw {
+		code[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
+	}
+	return code, nil
+}
+
 // restrictSyscalls sets the filter of the calling thread.
 func (r *Rights) restrictSyscalls() error {
 	if auditArch == 0 {
 		return nil
 	}
-	raw, err := bpf.Assemble(r.filter())
+	code, err := r.assembled()
 	if err != nil {
-		return fmt.Errorf("assemble the filter: %w", err)
-	}
-	code := make([]unix.SockFilter, len(raw))
-	for i, in := range raw {
-		code[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
+		return err
 	}
 	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
 	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))

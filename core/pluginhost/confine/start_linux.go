@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/isolation"
 )
 
 // Identity is the user and the groups of a process, as the kernel has them.
@@ -26,7 +27,7 @@ type Identity struct {
 	Groups   []int
 }
 
-// Changes reports whether the identity is not that of this process.
+// Changes reports whether the identity differs from this process's.
 func (i Identity) Changes() bool { return i.UID != os.Geteuid() }
 
 // Identify resolves the user and the groups of the rights. own is the id of the plugin
@@ -79,10 +80,10 @@ func lookup(name string) (uid, gid int, err error) {
 	return uid, gid, nil
 }
 
-// Start starts cmd with the rights. What is restricted belongs to threads in Linux and is
-// inherited by what they start: so the command is started by a thread that has only
-// these rights, and that ends afterwards. born is an error if the command is not in the
-// cgroup of birth; nil if it is, or if birth is nil.
+// Start starts cmd with the rights. In Linux these rights belong to threads and are
+// inherited by the processes that they start. So Start uses a thread that has only these
+// rights and ends afterwards. born is an error if the command is not in the cgroup of
+// birth; nil if it is, or if birth is nil.
 func Start(cmd *exec.Cmd, r *Rights, id Identity, birth *Birth) (born, err error) {
 	onThread(func() {
 		born = birth.enter(cmd)
@@ -91,9 +92,45 @@ func Start(cmd *exec.Cmd, r *Rights, id Identity, birth *Birth) (born, err error
 			return
 		}
 		r.become(cmd, id)
-		err = cmd.Start()
+		if birth == nil || birth.unified == nil || !r.RestrictSyscalls || !hasSeccomp() {
+			err = r.startRestricted(cmd)
+			return
+		}
+		// A process is born in a cgroup of version 2 by clone3, which the filter refuses. So the
+		// process sets the filter itself, before it becomes the plugin.
+		err = errNoNewPrivileges
+		if r.NoNewPrivileges {
+			err = r.startFiltered(cmd)
+		}
+		if errors.Is(err, errNoNewPrivileges) || errors.Is(err, isolation.ErrNoPrograms) {
+			born = cannot(birth.name, err)
+			cmd.SysProcAttr.UseCgroupFD = false
+			err = r.startRestricted(cmd)
+		}
 	})
 	return born, err
+}
+
+// errNoNewPrivileges says why a process cannot set a filter itself.
+var errNoNewPrivileges = errors.New("a process that may gain privileges cannot restrict itself")
+
+// startRestricted starts a command from a thread that has the filter of system calls.
+func (r *Rights) startRestricted(cmd *exec.Cmd) error {
+	if r.RestrictSyscalls || !r.Network {
+		if err := r.restrictSyscalls(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+			return fmt.Errorf("restrict the system calls of a plugin: %w", err)
+		}
+	}
+	return cmd.Start()
+}
+
+// startFiltered starts a command that sets the filter itself.
+func (r *Rights) startFiltered(cmd *exec.Cmd) error {
+	code, err := r.assembled()
+	if err != nil {
+		return err
+	}
+	return isolation.StartFiltered(cmd, code)
 }
 
 // onThread calls f on a thread that ends with it. The first thread of a process cannot
@@ -121,9 +158,8 @@ type Birth struct {
 	unified *os.File
 }
 
-// Birth creates a cgroup with the name and the limits for a process that is to be
-// started. It returns nil where nothing is limited. FailedPrecondition: the limits
-// cannot be set here.
+// Birth creates a cgroup with the name and the limits for a process that is to be started.
+// It returns nil if there are no limits. FailedPrecondition: the limits cannot be set here.
 func (g *Groups) Birth(name string, limits Limits) (*Birth, error) {
 	dirs, err := g.prepare(name, limits)
 	if err != nil || len(dirs.all()) == 0 {
@@ -203,8 +239,8 @@ func (r *Rights) become(cmd *exec.Cmd, id Identity) {
 	}
 }
 
-// enter gives up everything else for the calling thread. What the kernel lacks is left
-// out: see Lacking.
+// enter reduces the calling thread to the rights, except for system calls. It skips rights
+// that the kernel cannot enforce: see Lacking.
 func (r *Rights) enter() error {
 	if err := r.boundCapabilities(); err != nil {
 		return err
@@ -219,15 +255,10 @@ func (r *Rights) enter() error {
 			return fmt.Errorf("restrict the files of a plugin with Landlock: %w", err)
 		}
 	}
-	if r.RestrictSyscalls || !r.Network {
-		if err := r.restrictSyscalls(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
-			return fmt.Errorf("restrict the system calls of a plugin: %w", err)
-		}
-	}
 	return nil
 }
 
-// boundCapabilities limits what a program of root may get.
+// boundCapabilities limits the capabilities that a program of root may get.
 func (r *Rights) boundCapabilities() error {
 	if os.Geteuid() != 0 || r.AllCapabilities() {
 		return nil
@@ -251,7 +282,7 @@ func (r *Rights) boundCapabilities() error {
 	return nil
 }
 
-// Lacking lists what of the rights this machine cannot enforce, and why.
+// Lacking lists the restrictions that this machine cannot enforce, and why.
 func (r *Rights) Lacking() []string {
 	var out []string
 	if r.RestrictFiles && landlockVersion() == 0 {

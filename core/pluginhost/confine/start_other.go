@@ -28,10 +28,10 @@ func (r *Rights) Identify(int) (Identity, error) {
 	return Identity{}, nil
 }
 
-// Start starts cmd. What restricts plugins is Linux's.
+// Start starts cmd. This system cannot restrict plugins.
 func Start(cmd *exec.Cmd, _ *Rights, _ Identity, _ *Birth) (born, err error) { return nil, cmd.Start() }
 
-// Lacking lists what of the rights this machine cannot enforce.
+// Lacking lists the restrictions that this machine cannot enforce.
 func (r *Rights) Lacking() []string {
 	if r.RestrictFiles || r.RestrictSyscalls || r.OwnUser || !r.AllCapabilities() {
 		return []string{"it has the rights of the agent: plugins are confined on Linux only"}
@@ -39,5 +39,5 @@ func (r *Rights) Lacking() []string {
 	return nil
 }
 
-// LimitFiles does nothing: limits are Linux's.
+// LimitFiles does nothing: limits exist on Linux only.
 func LimitFiles(int, int) error { return nil }

@@ -29,5 +29,5 @@ func OwnUserID(plugin string, taken func(id int) bool) (int, error) {
 	return 0, errdefs.ResourceExhaustedf("no user id from %d to %d is free for plugin %q; set user in its block", firstUser, firstUser+users-1, plugin)
 }
 
-// IsOwnUserID reports whether an id is one of plugins.
+// IsOwnUserID reports whether an id belongs to the range of plugins.
 func IsOwnUserID(id int) bool { return id >= firstUser && id < firstUser+users }

@@ -6,6 +6,7 @@ package driver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -49,9 +50,22 @@ type Logs interface {
 	Detach(ctx context.Context, logs LogConfig) error
 }
 
-// NomadHost is what drivers built for Nomad need from the host.
+// Roots makes the folders of tasks root file systems, which foreign drivers whose isolation
+// is "chroot" expect.
+type Roots interface {
+	// Unable says why Build would fail for every task, and what to do; "" if it would not.
+	Unable() string
+	// Build makes a task's folder a root file system; an earlier one is replaced.
+	Build(ctx context.Context, taskDir string) error
+	// Remove undoes Build. It does nothing for other folders.
+	Remove(taskDir string) error
+}
+
+// NomadHost has the services of the host that drivers built for Nomad need.
 type NomadHost struct {
 	Logs Logs
+	// Roots may be nil: then the host cannot make root file systems.
+	Roots Roots
 	// Topology returns the topology of the machine's cores; it may be nil, and may
 	// block until the topology is known.
 	Topology func() *model.Topology
@@ -70,11 +84,13 @@ type nomadDriver struct {
 
 	mu    sync.Mutex
 	tasks map[string]LogConfig // by id: those that this process runs
+	roots roots
 }
 
 // ConnectNomad returns the driver of a plugin that speaks Nomad's protocol.
 func ConnectNomad(ctx context.Context, conn grpc.ClientConnInterface, name string, host NomadHost) ([]Backend, error) {
 	d := &nomadDriver{base: basepb.NewBasePluginClient(conn), rpc: pb.NewDriverClient(conn), host: host, tasks: map[string]LogConfig{}}
+	d.roots.host = host.Roots
 	config, err := d.base.ConfigSchema(ctx, &basepb.ConfigSchemaRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("ask for the config's specification: %w", errdefs.FromGRPC(err))
@@ -87,7 +103,8 @@ func ConnectNomad(ctx context.Context, conn grpc.ClientConnInterface, name strin
 	if err != nil {
 		return nil, fmt.Errorf("ask for the capabilities: %w", errdefs.FromGRPC(err))
 	}
-	d.refused = nomadDemands(caps.GetCapabilities())
+	d.refused = nomadDemands(caps.GetCapabilities(), host.Roots)
+	d.roots.wanted = d.refused == "" && caps.GetCapabilities().GetFsIsolation() == pb.DriverCapabilities_CHROOT
 	d.configSpec, d.taskSpec = config.GetSpec(), task.GetSpec()
 	for _, s := range []*specpb.Spec{d.configSpec, d.taskSpec} {
 		if s.GetBlock() == nil {
@@ -135,7 +152,7 @@ func (d *nomadDriver) Fingerprint(ctx context.Context) (<-chan Fingerprint, erro
 	}), nil
 }
 
-// receive delivers what a stream brings until it ends or ctx does.
+// receive delivers the messages of a stream until the stream or ctx ends.
 func receive[M, T any](ctx context.Context, recv func() (M, error), convert func(M) T) <-chan T {
 	out := make(chan T)
 	go func() {
@@ -171,7 +188,11 @@ func (d *nomadDriver) StartTask(ctx context.Context, task *TaskConfig) (*Handle,
 	}
 	config, logs := nomadTask(task, body), task.Logs
 	logs.Disabled = logs.Disabled || d.info.Capabilities.DisableLogCollection
+	if err := d.roots.build(ctx, task); err != nil {
+		return nil, nil, err
+	}
 	if config.StdoutPath, config.StderrPath, err = d.attach(ctx, logs); err != nil {
+		_ = d.roots.remove(task.Ref()) // the error says more, and the next start makes it anew
 		return nil, nil, fmt.Errorf("prepare the logs of task %s: %w", task.Name, err)
 	}
 	resp, err := d.rpc.StartTask(ctx, &pb.StartTaskRequest{Task: config})
@@ -182,6 +203,7 @@ func (d *nomadDriver) StartTask(ctx context.Context, task *TaskConfig) (*Handle,
 	}
 	if err != nil {
 		_ = d.detach(context.WithoutCancel(ctx), logs) // the start's error says more
+		_ = d.roots.remove(task.Ref())
 		return nil, nil, err
 	}
 	state, err := encodeHandle(resp.GetHandle(), config, logs)
@@ -246,6 +268,7 @@ func (d *nomadDriver) RecoverTask(ctx context.Context, handle *Handle) error {
 		// counts as lost.
 		return errdefs.NotFoundf("the plugin cannot recover the task: %w", err)
 	}
+	d.roots.recover(handle.TaskID, task.GetConfig())
 	d.know(handle.TaskID, state.Logs)
 	return nil
 }
@@ -308,10 +331,11 @@ func (d *nomadDriver) DestroyTask(ctx context.Context, ref TaskRef, force bool) 
 	logs, known := d.tasks[ref.ID]
 	delete(d.tasks, ref.ID)
 	d.mu.Unlock()
+	err = d.roots.remove(ref)
 	if known {
-		return d.detach(ctx, logs)
+		err = errors.Join(err, d.detach(ctx, logs))
 	}
-	return nil
+	return err
 }
 
 func (d *nomadDriver) InspectTask(ctx context.Context, taskID string) (*TaskStatus, error) {

@@ -12,14 +12,14 @@ import (
 	pb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/driver"
 )
 
-// nomadCapabilities converts what a driver is able to do. What it demands of its host is
-// checked by nomadDemands. docs/plugins/built-for-nomad.md has the whole table.
+// nomadCapabilities converts the capabilities of a driver. nomadDemands checks its demands
+// on the host. docs/plugins/built-for-nomad.md has the whole table.
 func nomadCapabilities(c *pb.DriverCapabilities) Capabilities {
 	out := Capabilities{
 		SendSignals: c.GetSendSignals(), Exec: c.GetExec(), DisableLogCollection: c.GetDisableLogCollection(),
 		// Users without an account are not given: the protocol has no place for their number.
 		UnknownUser:  true,
-		FSIsolation:  "none", // of unveil too: the driver hides what its tasks must not see
+		FSIsolation:  "none", // for unveil too: the driver itself hides files from its tasks
 		MountConfigs: c.GetMountConfigs() != pb.DriverCapabilities_NO_MOUNTS,
 		HostCgroup:   HostCgroupBare, // their executors expect one and set its limits
 	}
@@ -37,17 +37,22 @@ func nomadCapabilities(c *pb.DriverCapabilities) Capabilities {
 	return out
 }
 
-// remoteTasksField is the number by which older drivers say that their tasks run
-// somewhere else.
+// remoteTasksField is the number of the field in which older drivers declare that their
+// tasks run on other machines.
 const remoteTasksField = 7
 
 // nomadDemands says why this agent cannot serve a driver with these capabilities, and
 // what to do; "" if it can.
-func nomadDemands(c *pb.DriverCapabilities) string {
+func nomadDemands(c *pb.DriverCapabilities, roots Roots) string {
 	switch iso := c.GetFsIsolation(); iso {
 	case pb.DriverCapabilities_NONE, pb.DriverCapabilities_IMAGE, pb.DriverCapabilities_UNVEIL:
 	case pb.DriverCapabilities_CHROOT:
-		return "the driver expects the agent to build a root file system for each task (fs_isolation is chroot), which this agent does only inside its own driver exec; use that one, or a driver that builds what its tasks see"
+		if roots == nil {
+			return "the driver expects its host to build a root file system for each task (fs_isolation is chroot), which only an agent does: try it with drover agent -dev"
+		}
+		if why := roots.Unable(); why != "" {
+			return "the driver expects the agent to build a root file system for each task (fs_isolation is chroot): " + why
+		}
 	default:
 		return fmt.Sprintf("the driver isolates the files of tasks in a way that this agent does not know (fs_isolation is %d); install a version of the plugin made for version v0.1.0 of the interface", iso)
 	}

@@ -74,8 +74,8 @@ func nomadTask(t *TaskConfig, config []byte) *pb.TaskConfig {
 	return out
 }
 
-// topology tells the driver which cores the machine has, how fast they are and
-// how far from each other's memory.
+// topology converts the machine's topology for the driver: its cores, their speed, and the
+// distances between NUMA nodes.
 func (d *nomadDriver) topology() *basepb.ClientTopology {
 	out := &basepb.ClientTopology{Distances: &basepb.ClientTopologySLIT{}}
 	if d.host.Topology == nil {
@@ -172,7 +172,7 @@ func nomadStatus(r *pb.InspectTaskResponse) *TaskStatus {
 	return out
 }
 
-// nomadTime is the time, or that of absent where the plugin sends none.
+// nomadTime converts a time. If the plugin sends none, it returns absent.
 func nomadTime(t *timestamppb.Timestamp, absent time.Time) time.Time {
 	if t == nil {
 		return absent
@@ -192,7 +192,7 @@ func nomadStats(s *pb.TaskStats) TaskStats {
 	return out
 }
 
-// measuredNames are the names that the API has for what was measured.
+// measuredNames maps the protocol's names of measurements to the API's names.
 var measuredNames = map[string]string{
 	"SYSTEM_MODE": "System Mode", "USER_MODE": "User Mode", "TOTAL_TICKS": "Total Ticks", "THROTTLED_PERIODS": "Throttled Periods",
 	"THROTTLED_TIME": "Throttled Time", "PERCENT": "Percent", "RSS": "RSS", "CACHE": "Cache", "MAX_USAGE": "Max Usage",

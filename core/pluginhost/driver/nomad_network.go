@@ -23,8 +23,8 @@ func nomadFeatures(c *pb.DriverCapabilities) []Feature {
 	return nil
 }
 
-// CreateNetwork implements Networker. Whether a repeated call returns what the first made
-// is the plugin's doing: its protocol does not say.
+// CreateNetwork implements Networker. Whether a repeated call returns the first network
+// depends on the plugin: the protocol does not define it.
 func (d *nomadDriver) CreateNetwork(ctx context.Context, req NetworkRequest) (*NetworkIsolation, error) {
 	resp, err := d.rpc.CreateNetwork(ctx, &pb.CreateNetworkRequest{AllocId: req.AllocID, Hostname: req.Hostname})
 	if err != nil {
@@ -32,7 +32,7 @@ func (d *nomadDriver) CreateNetwork(ctx context.Context, req NetworkRequest) (*N
 	}
 	n := resp.GetIsolationSpec()
 	if n.GetPath() == "" {
-		return nil, errdefs.Internalf("driver %q made a network and did not say where; the plugin is defective", d.info.Name)
+		return nil, errdefs.Internalf("driver %q made a network and did not return its path; the plugin is defective", d.info.Name)
 	}
 	return &NetworkIsolation{
 		Mode: NetworkMode(strings.ToLower(n.GetMode().String())), Path: n.GetPath(), Labels: n.GetLabels(),
@@ -40,8 +40,9 @@ func (d *nomadDriver) CreateNetwork(ctx context.Context, req NetworkRequest) (*N
 	}, nil
 }
 
-// DestroyNetwork implements Networker. A plugin of this protocol removes a network by what
-// it said when it made it, so one whose answer was missed is asked for first.
+// DestroyNetwork implements Networker. A plugin of this protocol needs its own description
+// of the network to remove it. If the answer of CreateNetwork was lost, the call is
+// repeated first to get the description.
 func (d *nomadDriver) DestroyNetwork(ctx context.Context, allocID string, network *NetworkIsolation) error {
 	if network == nil {
 		found, err := d.CreateNetwork(ctx, NetworkRequest{AllocID: allocID})

@@ -33,7 +33,7 @@ type sampler struct {
 type taskStream struct {
 	open   bool
 	cancel context.CancelFunc
-	failed int       // attempts in a row that brought nothing
+	failed int       // consecutive attempts without a sample
 	next   time.Time // the next attempt, unless it is over
 	over   bool      // it is never opened again
 }
@@ -71,8 +71,8 @@ func (s *sampler) run(ctx context.Context, out chan []TaskStats) {
 	}
 }
 
-// follow opens a stream for each task that has none and may have one, and ends those of
-// tasks that are no more.
+// follow opens a stream for each task without one, unless it must pause, and ends the
+// streams of tasks that no longer exist.
 func (s *sampler) follow(ctx context.Context) {
 	s.driver.mu.Lock()
 	tasks := maps.Clone(s.driver.tasks)
@@ -136,8 +136,8 @@ func permanent(err error) bool {
 	return false
 }
 
-// statsPause is the pause after so many attempts in a row that brought nothing. The first
-// one is shorter than the interval, so that no tick is missed.
+// statsPause returns the pause after a number of consecutive attempts without a sample. The
+// first one is shorter than the interval, so that no tick is missed.
 func statsPause(interval time.Duration, failed int) time.Duration {
 	pause := interval / 2
 	for ; failed > 1 && pause < maxStatsPause; failed-- {

@@ -154,7 +154,7 @@ func TestWhatAPluginBuiltForNomadLeavesOutIsNotTakenForSomethingElse(t *testing.
 	if st, err := d.InspectTask(t.Context(), "t"); err != nil || !st.StartedAt.IsZero() || st.State != driver.TaskRunning {
 		t.Errorf("status %+v, %v; want no time of start", st, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if events, err := d.TaskEvents(ctx); err != nil {
 		t.Error(err)
@@ -188,7 +188,7 @@ func TestWhatAPluginBuiltForNomadDemandsIsMetOrRefusedWithCauseAndCure(t *testin
 		"users":        {caps: &pb.DriverCapabilities{DynamicWorkloadUsers: true}},
 		"no mounts":    {caps: &pb.DriverCapabilities{MountConfigs: pb.DriverCapabilities_NO_MOUNTS}},
 		"no logs":      {caps: &pb.DriverCapabilities{DisableLogCollection: true}},
-		"chroot":       {caps: &pb.DriverCapabilities{FsIsolation: pb.DriverCapabilities_CHROOT}, refused: "chroot", then: "use that one"},
+		"chroot":       {caps: &pb.DriverCapabilities{FsIsolation: pb.DriverCapabilities_CHROOT}, refused: "chroot", then: "drover agent"},
 		"newer":        {caps: &pb.DriverCapabilities{FsIsolation: 9}, refused: "fs_isolation is 9", then: "install"},
 		"remote tasks": {caps: remote, refused: "remote_tasks", then: "use a driver"},
 	} {

@@ -69,14 +69,14 @@ type Limits struct {
 	Call      time.Duration
 	Start     time.Duration
 	StopExtra time.Duration
-	// Retry is the pause before a wait is repeated whose result the driver cannot
-	// determine now.
+	// Retry is the pause before WaitTask is repeated after the driver could not determine
+	// the result.
 	Retry time.Duration
 	// Breaker configures when calls to a driver that does not answer fail at once.
 	Breaker breaker.Config
 }
 
-// DefaultLimits are the bounds of a host that is not told otherwise.
+// DefaultLimits are the bounds of a host without other settings.
 func DefaultLimits() Limits {
 	return Limits{Ready: 5 * time.Second, Call: time.Minute, Start: 30 * time.Minute, StopExtra: 30 * time.Second, Retry: time.Second}
 }
@@ -92,8 +92,11 @@ type Hooks struct {
 	// at begun, has left behind, and return their number. The driver was already told to
 	// destroy the task.
 	EndLeftovers func(ctx context.Context, task *TaskConfig, begun time.Time) (killed int)
-	// Started means that the driver has started a task.
-	Started func()
+	// Starting means that the driver is to start processes that may enter the cgroup of a
+	// task: those of a new task, or a command in one. The function that it returns is called
+	// when the start has ended, successfully or not, and when the command has ended: nobody
+	// says when its process has entered the cgroup.
+	Starting func() (ended func())
 }
 
 // NewProxy makes a proxy with no process yet.
@@ -153,8 +156,8 @@ func (p *Proxy) Detach(reason error) {
 	p.signal()
 }
 
-// Retire detaches a process that nobody uses. If a task is known or a call is in
-// progress, it changes nothing and returns false.
+// Retire detaches an unused process. If a task is known or a call is in progress, it
+// changes nothing and returns false.
 func (p *Proxy) Retire(reason error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +232,7 @@ func (p *Proxy) signal() {
 	p.changed = make(chan struct{})
 }
 
-// Info returns what the newest process said.
+// Info returns the Info of the newest process.
 func (p *Proxy) Info() Info {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,7 +274,7 @@ func (p *Proxy) acquire(ctx context.Context, wait time.Duration) (Driver, uint64
 	}
 }
 
-// enter is state that also counts a call in the returned process.
+// enter does what state does, and also counts a call in the returned process.
 func (p *Proxy) enter() (d Driver, gen uint64, changed <-chan struct{}, closed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,10 +30,11 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 	var override *NetworkOverride
 	var failed error
 	begun := time.Now()
+	defer p.starting()()
 	err = p.call(ctx, p.limits.Start, func(ctx context.Context) error {
 		handle, override, failed = d.StartTask(ctx, config)
 		if errdefs.IsUnavailable(failed) {
-			return nil // what this start needs may be unavailable, such as its image, which does not concern other tasks
+			return nil // the start may need something unavailable, such as its image, which does not concern other tasks
 		}
 		return failed
 	})
@@ -44,18 +45,24 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 		return nil, nil, p.undo(ctx, d, config, begun, err)
 	}
 	if handle == nil || handle.TaskID != config.ID {
-		err := errdefs.Internalf("driver %q: it started task %s and gave no handle for it, or that of another; the plugin is defective", p.name, config.ID)
+		err := errdefs.Internalf("driver %q: it started task %s and returned no handle for it, or the handle of another task; the plugin is defective", p.name, config.ID)
 		return nil, nil, p.undo(ctx, d, config, begun, err)
 	}
 	p.remember(handle, gen)
-	if p.hooks.Started != nil {
-		p.hooks.Started()
-	}
 	return handle, override, nil
 }
 
-// withSecrets puts the secrets into the environment for a driver that does not keep them
-// apart: one of an older release, or built for Nomad.
+// starting tells the owner of the process that the driver is to start processes, until the
+// function that it returns is called.
+func (p *Proxy) starting() (ended func()) {
+	if p.hooks.Starting == nil {
+		return func() {}
+	}
+	return p.hooks.Starting()
+}
+
+// withSecrets moves the secrets into the environment for a driver without
+// Capabilities.SecretEnv: an older one, or one built for Nomad.
 func withSecrets(info Info, config *TaskConfig) *TaskConfig {
 	if info.Capabilities.SecretEnv {
 		return config
@@ -63,7 +70,7 @@ func withSecrets(info Info, config *TaskConfig) *TaskConfig {
 	return config.WithoutSecretEnv()
 }
 
-// RecoverTask makes a task known to the driver's process, and to those after it.
+// RecoverTask makes a task known to the driver's process, and to later processes.
 func (p *Proxy) RecoverTask(ctx context.Context, handle *Handle) error {
 	defer p.begin()()
 	d, gen, err := p.forCall(ctx)
@@ -194,7 +201,8 @@ func (p *Proxy) DestroyTask(ctx context.Context, ref TaskRef, force bool) error 
 	return err
 }
 
-// destroy does not let a task that cannot be destroyed hold up calls for others.
+// destroy calls DestroyTask. A task that cannot be destroyed does not delay calls for
+// others.
 func (p *Proxy) destroy(ctx context.Context, ref TaskRef, force bool) error {
 	defer p.begin()()
 	d, gen, err := p.forTask(ctx, ref.ID, p.forCall)
@@ -266,7 +274,8 @@ func (p *Proxy) ValidateTask(ctx context.Context, task *TaskDraft) ([]Diagnostic
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(validateLimit, p.limits.Call))
 	defer cancel()
-	// Not through the breaker: a slow rule of the plugin says nothing about its other calls.
+	// The call bypasses the breaker, because a slow rule of the plugin says nothing about
+	// its other calls.
 	found, err := v.ValidateTask(ctx, task)
 	return found, settle(ctx, err)
 }
@@ -348,6 +357,7 @@ func (p *Proxy) ExecTask(ctx context.Context, taskID string, opts ExecOptions, s
 		return ExitResult{}, err
 	}
 	defer p.leave(gen)
+	defer p.starting()()
 	result, err := d.ExecTask(ctx, taskID, opts, stream)
 	return result, settle(ctx, err)
 }

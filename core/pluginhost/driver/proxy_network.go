@@ -12,7 +12,7 @@ import (
 )
 
 // CreateNetwork implements Networker. It may take as long as a start, since a driver may
-// have to fetch the image of what keeps the network.
+// have to fetch the image of the container that holds the network.
 func (p *Proxy) CreateNetwork(ctx context.Context, req NetworkRequest) (*NetworkIsolation, error) {
 	var made *NetworkIsolation
 	err := p.onNetwork(ctx, func(ctx context.Context, n Networker) (err error) {

@@ -76,7 +76,7 @@ func openIn[T any](ctx context.Context, p *Proxy, wait time.Duration, open opene
 	return &source[T]{in: in, gen: gen, close: func() {
 		cancel()
 		go func() {
-			for range in { // it ends with its context, once what it holds is taken
+			for range in { // the stream ends with its context, once its buffered values are read
 			}
 			p.leave(gen)
 		}()
@@ -91,8 +91,8 @@ type follower[T any] struct {
 	open    opener[T]
 	out     chan T
 	now     *source[T] // nil while there is none
-	next    *source[T] // of the process that takes over; nil unless one does
-	until   time.Time  // when next takes over even if it has delivered nothing
+	next    *source[T] // stream of the process that takes over; nil unless one does
+	until   time.Time  // when the next stream takes over even if it has delivered nothing
 	// held is a value that the reader has not taken yet, so that a slow reader does
 	// not keep an old process.
 	held []T

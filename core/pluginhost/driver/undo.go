@@ -16,8 +16,9 @@ import (
 // task when the driver answers again.
 const undoLimit = 10 * time.Second
 
-// It is unknown when a driver heeds the cancellation of a call. After an interrupted
-// start, these are the times of checks for what it may have started meanwhile.
+// It is unknown when a driver reacts to the cancellation of a call. These are the delays
+// after an interrupted start at which the host checks whether the driver has started the
+// task meanwhile.
 var looksAfterInterruption = []time.Duration{0, 300 * time.Millisecond, time.Second}
 
 // listed reports whether the driver says which tasks it has.
@@ -54,7 +55,7 @@ func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun ti
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		// Ignore errors: there is no such task, or the driver cannot be asked.
+		// Ignore errors: the task does not exist, or the driver does not answer.
 		err := settle(ctx, d.StopTask(ctx, config.ID, 0, "SIGKILL"))
 		if away = errdefs.IsUnavailable(err); !away {
 			_ = d.DestroyTask(ctx, config.Ref(), true)
@@ -75,8 +76,8 @@ func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun ti
 // Killer is a driver whose host can kill the processes of a task that the driver does
 // not end.
 type Killer interface {
-	// KillProcesses kills the processes of a task, as far as they can be told from others,
-	// and returns their number.
+	// KillProcesses kills the processes of a task, as far as it can identify them, and
+	// returns their number.
 	KillProcesses(ctx context.Context, task *TaskConfig) int
 }
 

@@ -146,3 +146,31 @@ func TestAStartThatItsProcessDidNotSurviveIsToldFromOneThatFailed(t *testing.T) 
 		})
 	}
 }
+
+// commanded runs commands, and says so.
+type commanded struct {
+	*process
+	log *[]string
+}
+
+func (c *commanded) ExecTask(context.Context, string, driver.ExecOptions, driver.ExecStream) (driver.ExitResult, error) {
+	*c.log = append(*c.log, "runs")
+	return driver.ExitResult{}, nil
+}
+
+func TestTheHostKnowsWhileACommandRunsInATask(t *testing.T) {
+	var log []string
+	d := &commanded{newProcess(), &log}
+	p := driver.NewProxy(d.Info(), driver.DefaultLimits(), driver.Hooks{Starting: func() func() {
+		log = append(log, "begins")
+		return func() { log = append(log, "has ended") }
+	}})
+	defer p.Close()
+	p.Attach(t.Context(), d)
+	if _, err := p.ExecTask(t.Context(), "t", driver.ExecOptions{Command: []string{"ls"}}, driver.ExecStream{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"begins", "runs", "has ended"}; !slices.Equal(log, want) {
+		t.Errorf("%q, want %q", log, want)
+	}
+}

@@ -39,8 +39,8 @@ type Config[R, T any] struct {
 	// Interval is the interval of values; default 1 s. It is also the first pause
 	// before an ended stream is reopened; the pauses double.
 	Interval time.Duration
-	// Keep keeps the newest value after the stream is closed because nobody wants it;
-	// otherwise its memory is freed.
+	// Keep keeps the newest value when the stream is closed for lack of readers; otherwise
+	// its memory is freed.
 	Keep   bool
 	Logger hclog.Logger
 }
@@ -184,7 +184,7 @@ func (f *Feed[R, T]) worthWaiting(has func(T) bool, last uint64) bool {
 	return !has(f.value) && f.came < last
 }
 
-// change changes what readers see and wakes them.
+// change changes the state that readers see and wakes them.
 func (f *Feed[R, T]) change(how func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,7 +214,7 @@ func (f *Feed[R, T]) run() {
 	}
 }
 
-// follow opens the stream and takes what comes until it ends or is not wanted.
+// follow opens the stream and stores its values until it ends or has no more readers.
 func (f *Feed[R, T]) follow() (took int, err error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
@@ -279,7 +279,8 @@ func (f *Feed[R, T]) over(err error) bool {
 	return over
 }
 
-// pause waits before the stream is opened again, and tells whether Retry cut it short.
+// pause waits before the stream is opened again, and reports whether Retry has ended the
+// pause.
 func (f *Feed[R, T]) pause(failures int) (cut bool) {
 	d := BackoffMax
 	if failures < 16 {

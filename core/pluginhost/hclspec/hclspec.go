@@ -236,9 +236,9 @@ func eachBlock(v any, f func(map[string]any) any) any {
 	return v
 }
 
-// fields returns the parts of a specification that one block sets: those of an object
-// or tuple, at any depth, and fallbacks for parts that are not set, such as an older
-// name. Their order is deterministic.
+// fields returns the parts of a specification that one block sets: the parts of an object
+// or tuple, at any depth, and fallbacks for parts that are not set, such as an older name.
+// Their order is deterministic.
 func fields(s *pb.Spec) []*pb.Spec {
 	switch b := s.GetBlock().(type) {
 	case *pb.Spec_Object:
@@ -295,7 +295,7 @@ func inputName(s *pb.Spec) string {
 	return ""
 }
 
-// Check tells whether a specification can be used at all.
+// Check reports whether a specification can be used at all.
 func Check(s *pb.Spec) error {
 	_, err := decoder(s, 0)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// Schema converts a specification to a schema, as far as possible: what schemas cannot
-// express is not checked by it, but still by Encode.
+// Schema converts a specification to a schema, as far as possible: Encode still checks the
+// rules that a schema cannot express.
 func Schema(s *pb.Spec) schema.Schema {
 	var out schema.Schema
 	seen := map[string]bool{}

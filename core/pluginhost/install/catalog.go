@@ -94,12 +94,12 @@ func (c *Catalog) Load(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read what is known of the plugins: %w", err)
+		return fmt.Errorf("read the stored data of the plugins: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := json.Unmarshal(body, &c.memos); err != nil {
-		return errdefs.Internalf("decode what is known of the plugins: %w", err)
+		return errdefs.Internalf("decode the stored data of the plugins: %w", err)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (c *Catalog) put(ctx context.Context, name string, before, next *Memo) erro
 	set(next)
 	if err := c.save(ctx); err != nil {
 		set(before)
-		return fmt.Errorf("keep what is known of plugin %q: %w", name, err)
+		return fmt.Errorf("store the data of plugin %q: %w", name, err)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type knownDigest struct {
 	digest string
 }
 
-// maxDigests bounds what is remembered, far above what a node has.
+// maxDigests bounds the number of remembered digests. A node has far fewer files.
 const maxDigests = 256
 
 // of returns "sha256:HEX" of the file behind path.

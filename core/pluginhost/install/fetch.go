@@ -65,7 +65,7 @@ func (v *Versions) fetch(ctx context.Context, r Release, body io.Reader) (path, 
 		err = diskError(closed, "fetch the plugin")
 	}
 	if err == nil && r.Digest != "" && digest != r.Digest {
-		err = errdefs.FailedPreconditionf("plugin %q: what was fetched has the digest %s, and %s is wanted: it is another version, was damaged on the way, or is forged; nothing was changed", r.Name, digest, r.Digest)
+		err = errdefs.FailedPreconditionf("plugin %q: the fetched file has the digest %s, and %s is wanted: it is another version, was damaged on the way, or is forged; nothing was changed", r.Name, digest, r.Digest)
 	}
 	if err != nil {
 		_ = os.Remove(out.Name()) // the error before it counts
@@ -74,7 +74,7 @@ func (v *Versions) fetch(ctx context.Context, r Release, body io.Reader) (path, 
 	return out.Name(), digest, nil
 }
 
-// receive writes what body has and returns its digest.
+// receive writes the body to a file and returns its digest.
 func (v *Versions) receive(ctx context.Context, out *os.File, body io.Reader) (string, error) {
 	sum := sha256.New()
 	in := &source{Reader: bounded(ctx, body)}

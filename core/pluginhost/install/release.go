@@ -22,8 +22,8 @@ type Release struct {
 	Size    int64          // size of the file, if known in advance; used to report progress
 }
 
-// pluginName is what a plugin may be called: its file name, without the suffix of
-// an executable.
+// pluginName matches the valid names of plugins: a file name without the suffix of an
+// executable.
 var pluginName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // Check rejects a release that cannot be installed; body is its file if that was sent

@@ -22,7 +22,7 @@ type Unusable struct {
 	Why  error
 }
 
-// Unusable lists such files, by name; not more than maxUnusable.
+// Unusable lists the unusable files by name, at most maxUnusable.
 func (d Dir) Unusable() []Unusable {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
@@ -57,7 +57,7 @@ func whyUnusable(path string) error {
 	return errdefs.FailedPreconditionf("%s is a program that nobody may execute (mode %s); if it is a plugin: chmod +x %s", path, info.Mode(), path)
 }
 
-// isProgram tells an executable by how it begins.
+// isProgram recognizes an executable by its first bytes.
 func isProgram(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,7 +65,7 @@ func isProgram(path string) bool {
 	}
 	defer f.Close()
 	head := make([]byte, 4)
-	n, _ := f.Read(head) // what is shorter is none
+	n, _ := f.Read(head) // a shorter file is not a program
 	for _, magic := range []string{"\x7fELF", "#!", "\xcf\xfa\xed\xfe", "MZ"} {
 		if bytes.HasPrefix(head[:n], []byte(magic)) {
 			return true

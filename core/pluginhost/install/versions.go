@@ -93,7 +93,7 @@ func (v *Versions) Keep(name, digest, from string) (string, error) {
 	return path, nil
 }
 
-// Prune removes all versions of a plugin but those.
+// Prune removes all versions of a plugin except the given ones.
 func (v *Versions) Prune(name string, digests ...string) {
 	keep := map[string]bool{}
 	for _, d := range digests {
@@ -111,9 +111,9 @@ func (v *Versions) Prune(name string, digests ...string) {
 	_ = os.Remove(filepath.Join(v.cfg.Dir, name)) // it goes if it is empty
 }
 
-// Sweep removes what a killed agent left: partly fetched files, and the versions of
-// plugins that are not in keep, which has the digests to keep by plugin. It is called
-// before anything runs.
+// Sweep removes the remains of a killed agent: partly fetched files, and versions whose
+// digests are not in keep, which is keyed by plugin. It must be called before any plugin
+// runs.
 func (v *Versions) Sweep(keep map[string][]string) {
 	entries, err := os.ReadDir(v.cfg.Dir)
 	if err != nil {
@@ -199,7 +199,7 @@ func copyFile(from, to string) error {
 	return nil
 }
 
-// diskError classes what the file system said.
+// diskError adds a class to an error of the file system.
 func diskError(err error, what string) error {
 	switch {
 	case isDiskFull(err):

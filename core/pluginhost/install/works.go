@@ -15,7 +15,7 @@ type Step string
 
 // Actions of an installation.
 const (
-	ActionInstall = "install" // of a plugin that has no version yet
+	ActionInstall = "install" // first installation of a plugin
 	ActionUpgrade = "upgrade"
 )
 
@@ -23,7 +23,7 @@ const (
 const (
 	StepFetching   Step = "fetching"   // Done and Total are bytes
 	StepVerifying  Step = "verifying"  // the file's digest
-	StepStarting   Step = "starting"   // a process beside the one that serves
+	StepStarting   Step = "starting"   // a new process beside the serving one
 	StepRecovering Step = "recovering" // Done and Total are tasks
 	StepProbing    Step = "probing"    // the configuration and the fingerprints
 	StepSwitching  Step = "switching"  // from here on it cannot be cancelled
@@ -33,7 +33,7 @@ const (
 type Work struct {
 	Action      string // "install" for the first time, "upgrade", "rollback", "reload", or "follow" of a file that was replaced
 	Step        Step   // the last one, if the operation has ended
-	Done, Total int64  // of the step; a Total of 0 means unknown
+	Done, Total int64  // progress of the step; a Total of 0 means unknown
 	Began       time.Time
 	Ended       time.Time // zero while in progress
 	Err         error     // why it failed
@@ -84,7 +84,7 @@ func (w *Works) Step(name string, step Step, total int64) {
 	}
 }
 
-// add adds n to what is done of the step.
+// add adds n to the progress of the step.
 func (w *Works) add(name string, n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

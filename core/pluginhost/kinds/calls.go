@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// ended waits until the calls to an old process have ended, each of which is bounded. The
-// error says what is still being done if ctx ends first.
+// ended waits until the calls to an old process have ended, each of which is bounded. If
+// ctx ends first, the error names the calls that have not ended.
 func ended(ctx context.Context, calls *sync.WaitGroup, still string) error {
 	done := make(chan struct{})
 	go func() { calls.Wait(); close(done) }()

@@ -12,11 +12,11 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// choose returns the contracts that this host uses of a plugin's: for each kind, the
-// newest version that both support. A host supports the newest version of a contract
-// and the one before, and a plugin may serve several, so either side can be upgraded
-// first. Kinds that the host does not know are ignored. mismatches are kinds without a
-// common version; it is an error only if no contract remains.
+// choose returns which of a plugin's contracts this host uses: for each kind, the newest
+// version that both support. A host supports the newest version of a contract and the one
+// before, and a plugin may serve several, so either side can be upgraded first. Kinds that
+// the host does not know are ignored. mismatches are kinds without a common version; it is
+// an error only if no contract remains.
 func choose(serves, known []plugin.Kind) (chosen []plugin.Kind, mismatches []string, err error) {
 	for _, name := range kindNames(serves) {
 		theirs, ours := versionsOf(serves, name), versionsOf(known, name)

@@ -17,9 +17,9 @@ import (
 )
 
 // Names are claimed one by one. A name belongs to the plugin that serves it, else to the
-// one that served it last (Config.Owner), else to the first by file name of those that
-// start at the same time (turns). A plugin is used without the names that it does not
-// get, and its status says which and why.
+// one that served it last (Config.Owner), else to the first by file name among plugins that
+// start at the same time (turns). The host uses a plugin without the names that it does not
+// get, and the plugin's status lists them with the reasons.
 
 // names are the names that a plugin may serve. They become parts of attributes and of
 // commands, and are shown on terminals.
@@ -34,12 +34,12 @@ func checkName(noun, name string) error {
 
 // refusedName is a name that a plugin serves and did not get.
 type refusedName struct {
-	holder string // the plugin that has the name; "" if nobody may have it
+	holder string // the plugin that has the name; "" means that nobody may have it
 	why    error
 }
 
 // claim reserves a backend's name for a plugin and returns its slot. If the name is not
-// allowed or another plugin has it, claim notes that and returns false.
+// allowed or another plugin has it, claim records the reason and returns false.
 func (k *kind[B, P, S]) claim(b B, plugin string) (slot S, ok bool) {
 	name := k.nameOf(b)
 	err := checkName(k.noun, name)
@@ -75,7 +75,7 @@ func (k *kind[B, P, S]) claim(b B, plugin string) (slot S, ok bool) {
 	return e.slot, true
 }
 
-// id names a name of this kind among those of all kinds.
+// id makes a name of this kind unique among the names of all kinds.
 func (k *kind[B, P, S]) id(name string) string { return k.noun + " " + name }
 
 // forgive forgets which of the names a plugin did not get. The lock must be held.
@@ -90,8 +90,8 @@ func (k *kind[B, P, S]) forgive(plugin string, which func(name string) bool) {
 	}
 }
 
-// unclaimed returns why a plugin did not get names, in the order of the names, and the
-// ids of those that no process serves now.
+// unclaimed returns why a plugin did not get names, in the order of the names, and the ids
+// of the names that no process serves now.
 func (k *kind[B, P, S]) unclaimed(plugin string) (why []error, unserved []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,8 +115,8 @@ func (s *Set) Expect(plugin string) { s.turns.expect(plugin) }
 // Settled notes that the first start of a plugin has ended.
 func (s *Set) Settled(plugin string) { s.turns.settle(plugin) }
 
-// Warnings says what of a plugin is left out: names that it did not get, and attributes
-// that it may not set.
+// Warnings lists the parts of a plugin that the host does not use: names that it did not
+// get, and attributes that it may not set.
 func (s *Set) Warnings(plugin string) []string {
 	var out []string
 	for _, k := range s.all {
@@ -128,8 +128,8 @@ func (s *Set) Warnings(plugin string) []string {
 	return append(out, s.Drivers.foreignAttributes(plugin)...)
 }
 
-// refusals returns why a plugin did not get the names that it serves, and forgets it,
-// because the plugin's failure tells it from now on.
+// refusals returns why a plugin did not get the names that it serves, and forgets the
+// reasons, because the plugin's failure contains them from now on.
 func (s *Set) refusals(plugin string) error {
 	var all []error
 	for _, k := range s.all {
@@ -156,11 +156,11 @@ func (s *Set) Freed(plugin string) bool {
 	return false
 }
 
-// turnLimit bounds how long a plugin waits until those before it have claimed.
+// turnLimit bounds how long a plugin waits for the plugins before it to claim their names.
 const turnLimit = 15 * time.Second
 
-// turns lets plugins that are started at the same time claim names in the order of
-// their own names, because which of them is ready first is chance.
+// turns lets plugins that are started at the same time claim names in the order of their
+// own names, because it is random which of them is ready first.
 type turns struct {
 	mu       sync.Mutex
 	expected map[string]bool

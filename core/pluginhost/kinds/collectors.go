@@ -50,16 +50,16 @@ type collectorSlot struct {
 	plain[stats.Backend, struct{}]
 	name    string
 	plugin  string
-	from    origin        // of the process that served it last
+	from    origin        // origin of the process that served it last
 	info    stats.Info    // without a name while a version is being tried
 	backend stats.Backend // nil while no process serves it
 	away    error         // why no process serves it
-	resting bool          // it has no process because nobody wanted it; one can be started
+	resting bool          // it has no process because it has no readers; the host can start one
 	feed    *feed.Feed[stats.Sample, samplePair]
 
 	telling sync.Mutex    // is held during a call of SetTasks
-	told    []stats.Task  // the tasks of which toldTo was told last
-	toldTo  stats.Backend // nil: no process was told of tasks yet
+	told    []stats.Task  // the list of tasks that toldTo got last
+	toldTo  stats.Backend // nil: no process has a list of tasks yet
 }
 
 func newCollectors(cfg Config) *Collectors {
@@ -129,7 +129,8 @@ func (c *Collectors) tasks() []stats.Task {
 	return out
 }
 
-// tell says to a collector that measures tasks which tasks run, unless it knows.
+// tell sends the list of running tasks to a collector that measures tasks, unless it has
+// the list.
 func (c *Collectors) tell(ctx context.Context, s *collectorSlot, b stats.Backend, tasks []stats.Task) error {
 	if !stats.Has(b, stats.FeatureTasks) {
 		return nil
@@ -140,13 +141,13 @@ func (c *Collectors) tell(ctx context.Context, s *collectorSlot, b stats.Backend
 		return nil
 	}
 	if err := b.(stats.TaskCollector).SetTasks(ctx, tasks); err != nil {
-		return fmt.Errorf("collector %q: tell it which tasks run: %w", s.name, err)
+		return fmt.Errorf("collector %q: send it the list of running tasks: %w", s.name, err)
 	}
 	s.told, s.toldTo = tasks, b
 	return nil
 }
 
-// tellAll tells all collectors with an open stream which tasks run.
+// tellAll sends the list of running tasks to all collectors with an open stream.
 func (c *Collectors) tellAll(ctx context.Context, tasks []stats.Task) {
 	type known struct {
 		slot    *collectorSlot
@@ -162,7 +163,7 @@ func (c *Collectors) tellAll(ctx context.Context, tasks []stats.Task) {
 	c.mu.Unlock()
 	for _, k := range all {
 		if err := c.tell(ctx, k.slot, k.backend, tasks); err != nil && ctx.Err() == nil {
-			c.log.Warn("a collector does not know which tasks run; it is told again with the next reading", "error", err)
+			c.log.Warn("a collector did not get the list of running tasks; it gets the list again with the next reading", "error", err)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func (d *Devices) Reserve(ctx context.Context, h device.Holder, s device.Set, co
 }
 
 // Release says that a task no longer uses devices, if their plugin wants to know. Its
-// errors are those of Reserve.
+// errors come from Reserve.
 func (d *Devices) Release(ctx context.Context, h device.Holder, s device.Set) error {
 	return d.call(ctx, "release", s, func(ctx context.Context, b *deviceBackend) error {
 		if !device.Has(b.Backend, device.FeatureRelease) {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package kinds offers what plugin processes serve, kind by kind (drivers, devices,
-// collectors, networks): who owns a name, what its newest fingerprint is, and how a name passes
-// from one process to the next. It does not start processes (package process), and it
-// does not decide when one should run (package supervise).
+// collectors, networks, volumes, registries): who owns a name, what its newest fingerprint
+// is, and how a name passes from one process to the next. It does not start processes
+// (package process), and it does not decide when one should run (package supervise).
 //
 // There is one generic kind. To add a kind, write one file with
 //

@@ -27,7 +27,7 @@ type DriverFingerprint struct {
 	HealthDescription string
 	Capabilities      driver.Capabilities
 	Features          []driver.Feature // as the plugin announces them
-	TaskConfigSchema  schema.Schema    // of a task's config block
+	TaskConfigSchema  schema.Schema    // schema of a task's config block
 }
 
 // Drivers holds all drivers that plugins serve. Their slots are kept when a plugin is
@@ -37,6 +37,7 @@ type Drivers struct {
 	cfg      Config
 	restarts map[string]map[int]func() // by name; kind.mu
 	next     int
+	starts   starts
 }
 
 // driverBackend is a driver of one process.
@@ -51,7 +52,7 @@ type driverSlot struct {
 	name     string
 	proxy    *driver.Proxy
 	print    DriverFingerprint
-	attached int      // number of processes so far; from the second on it is a restart
+	attached int      // number of processes so far; each after the first is a restart
 	refused  error    // why the driver accepts no new tasks
 	dropped  []string // attributes that it may not set
 }
@@ -97,12 +98,23 @@ func (d *Drivers) newSlot(b *driverBackend, _ string) *driverSlot {
 	name := b.Info().Name
 	return &driverSlot{drivers: d, name: name, proxy: driver.NewProxy(b.Info(), d.cfg.Limits, driver.Hooks{
 		Demand: func() { d.cfg.Demand(d.ownerOf(name)) }, Answering: d.cfg.Answering, EndLeftovers: d.endLeftovers,
-		Started: func() {
-			if d.cfg.Started != nil {
-				d.cfg.Started(d.ownerOf(name))
-			}
-		},
+		Starting: func() func() { return d.starting(d.ownerOf(name)) },
 	})}
+}
+
+// starting notes that a driver of a plugin starts a task or a command in one, until the
+// function that it returns is called. Meanwhile no process that was born since is taken out of
+// the plugin's limits.
+func (d *Drivers) starting(plugin string) (ended func()) {
+	if d.cfg.Started == nil {
+		return func() {}
+	}
+	end := d.starts.begin(plugin, time.Now())
+	return func() {
+		end()
+		// Each process is judged when it has been found: a start that it belongs to has begun.
+		d.cfg.Started(plugin, func(pid int) bool { return bornBefore(pid, d.starts.oldest(plugin)) })
+	}
 }
 
 // ownerOf returns the plugin that has a driver now; a slot can pass to another plugin.
@@ -164,7 +176,7 @@ func (d *Drivers) OnRestart(name string, f func()) (stop func()) {
 	}
 }
 
-// Tasks returns the number of tasks of a plugin's drivers, except those in but.
+// Tasks returns the number of tasks of a plugin's drivers, except the tasks in but.
 func (d *Drivers) Tasks(plugin string, but []string) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -28,23 +28,37 @@ func KindText(kinds []plugin.Kind) string {
 // Rocks is a kind for tests: all that a kind must have.
 type Rocks struct {
 	kind[rock, int, *rockSlot]
+	// Config is called for each configuration; nil accepts it.
+	Config func(context.Context) error
 }
 
-type rock struct{ name string }
+type rock struct {
+	name   string
+	config func(context.Context) error // nil accepts
+}
 
-func (rock) SetConfig(context.Context, []byte) error { return nil }
+// SetConfig takes no config.
+func (r rock) SetConfig(ctx context.Context, _ []byte) error {
+	if r.config == nil {
+		return nil
+	}
+	return r.config(ctx)
+}
 
 type rockSlot struct {
 	plain[rock, int]
 	version string // of the process that serves it
 	weight  int    // its newest fingerprint
+	problem error  // why it cannot be used
 }
 
-func (s *rockSlot) serves(_ rock, from origin, _ error) { s.version = from.version }
-func (s *rockSlot) lost(rock, error)                    { s.version = "" }
-func (s *rockSlot) take(weight int)                     { s.weight = weight }
-func (s *rockSlot) release() (kept bool)                { return false }
-func (s *rockSlot) close()                              {}
+func (s *rockSlot) serves(_ rock, from origin, problem error) {
+	s.version, s.problem = from.version, problem
+}
+func (s *rockSlot) lost(rock, error)     { s.version = "" }
+func (s *rockSlot) take(weight int)      { s.weight = weight }
+func (s *rockSlot) release() (kept bool) { return false }
+func (s *rockSlot) close()               {}
 
 // NewRocks makes the kind; each process serves the names.
 func NewRocks(names ...string) *Rocks {
@@ -53,7 +67,7 @@ func NewRocks(names ...string) *Rocks {
 		noun: "rock",
 		connect: func(context.Context, *process.Process) (out []rock, err error) {
 			for _, name := range names {
-				out = append(out, rock{name})
+				out = append(out, rock{name, r.Config})
 			}
 			return out, nil
 		},
@@ -89,6 +103,13 @@ func (r *Rocks) Weight(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byName[name].slot.weight
+}
+
+// Problem is why a name cannot be used.
+func (r *Rocks) Problem(name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byName[name].slot.problem
 }
 
 // ServedBy is the version of the process that serves a name.

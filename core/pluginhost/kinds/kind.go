@@ -18,13 +18,13 @@ import (
 	"github.com/drover-project/drover/sdk/schema"
 )
 
-// backend is one name as one process serves it.
+// backend is one process's implementation of one name.
 type backend interface {
 	SetConfig(ctx context.Context, config []byte) error
 }
 
-// spec is what is particular to a kind, except for the behaviour of its slots. B is
-// its backend, P its fingerprint and S its slot.
+// spec has the properties of a kind, except for the behaviour of its slots. B is its
+// backend, P its fingerprint and S its slot.
 type spec[B backend, P any, S slot[B, P]] struct {
 	noun      string // "driver"; stands before a name in messages
 	contracts []plugin.Kind
@@ -33,6 +33,9 @@ type spec[B backend, P any, S slot[B, P]] struct {
 	about func(B) (name string, config schema.Schema)
 	// check rejects a backend that the agent cannot support; nil accepts all.
 	check func(B) error
+	// dormant reports whether a name needs a config and has none, so that it only waits for
+	// one; nil means that there are no such names.
+	dormant func(b B, config map[string]any) bool
 	// slot makes the slot of a name for the plugin that owns it.
 	slot func(b B, plugin string) S
 	// fingerprint opens a stream; nil for a kind without fingerprints, which always
@@ -40,15 +43,15 @@ type spec[B backend, P any, S slot[B, P]] struct {
 	fingerprint func(B, context.Context) (<-chan P, error)
 	// present reports whether a fingerprint says that the name exists on the machine.
 	present func(P) bool
-	// show adds the backends to what an inspection returns.
+	// show adds the backends to the result of an inspection.
 	show func(*Served, []B)
 }
 
 // slot is the place of one name in the host; the processes that serve it come and go.
 // The kind's lock is held in the methods that say so, and waiters are woken after them.
 type slot[B backend, P any] interface {
-	// try makes a process ready beside the one that serves: what it must take over is
-	// recovered, but it gets no calls. recovered is called for each task.
+	// try prepares a process beside the serving one: the process recovers the tasks that it
+	// must take over, but gets no other calls. recovered is called for each task.
 	try(ready context.Context, b B, recovered func()) error
 	// admit lets calls through to a process, after try or without.
 	admit(ctx context.Context, b B) error
@@ -59,8 +62,8 @@ type slot[B backend, P any] interface {
 	hold(reason error)
 	// lost records that a process serves the name no more. The lock is held.
 	lost(b B, reason error)
-	// retire is hold for a process that nobody needs. If a call is in progress, it
-	// changes nothing and returns false.
+	// retire does what hold does, for a process that nobody needs. If a call is in
+	// progress, it changes nothing and returns false.
 	retire(reason error) bool
 	// drained returns when no call is in progress in a process that was replaced.
 	drained(ctx context.Context, b B) error
@@ -74,8 +77,8 @@ type slot[B backend, P any] interface {
 	// worse says why a fingerprint of another version must not replace the present one.
 	// The lock is held.
 	worse(P) error
-	// refuse makes the name accept nothing new because of reason; nil allows it again.
-	// The lock is held.
+	// refuse makes the name refuse new work because of reason; nil allows it again. The
+	// lock is held.
 	refuse(reason error)
 	// unanswering returns why calls fail at once, and since when. The lock is held.
 	unanswering() (since time.Time, why error)
@@ -144,7 +147,7 @@ func (k *kind[B, P, S]) nameOf(b B) string {
 	return name
 }
 
-// update changes what callers see, and wakes those that wait for a change.
+// update changes the state that callers see, and wakes the callers that wait for a change.
 func (k *kind[B, P, S]) update(change func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,7 +155,7 @@ func (k *kind[B, P, S]) update(change func()) {
 	k.wake()
 }
 
-// wake wakes those that wait for a change. The lock must be held.
+// wake wakes the callers that wait for a change. The lock must be held.
 func (k *kind[B, P, S]) wake() {
 	close(k.changed)
 	k.changed = make(chan struct{})
@@ -182,8 +185,8 @@ func (k *kind[B, P, S]) release(owner string, keep []string) {
 	}
 }
 
-// refuse makes the names of a plugin accept nothing new because of reason; nil allows
-// it again.
+// refuse makes the names of a plugin refuse new work because of reason; nil allows it
+// again.
 func (k *kind[B, P, S]) refuse(owner string, reason error) {
 	k.update(func() {
 		for _, e := range k.byName {

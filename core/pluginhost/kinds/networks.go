@@ -153,9 +153,9 @@ func (n *Networks) maker(name string) (*networkBackend, error) {
 	return nil, errdefs.NotFoundf("no plugin on this node offers network %q", name)
 }
 
-// Destroy removes what is left of the network of an alloc: each plugin that offers the
-// network is asked, or every plugin if none does, because nothing else says who made it.
-// Unavailable: one that may have made it is away.
+// Destroy removes what is left of the network of an alloc: it calls each plugin that offers
+// the network, or every plugin if none does, because there is no other record of the plugin
+// that made it. Unavailable: a plugin that may have made it is away.
 func (n *Networks) Destroy(ctx context.Context, name, allocID string) error {
 	backends, err := n.makers(name)
 	for _, b := range backends {
@@ -166,8 +166,8 @@ func (n *Networks) Destroy(ctx context.Context, name, allocID string) error {
 	return err
 }
 
-// makers returns the processes that may have made a network; an error tells of one that
-// is away.
+// makers returns the processes that may have made a network. It returns an error if one of
+// them is away.
 func (n *Networks) makers(name string) (out []*networkBackend, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -216,7 +216,7 @@ func (n *Networks) List(ctx context.Context) (map[string][]string, error) {
 	return out, first
 }
 
-// Sweep has one network plugin remove what is left of an alloc.
+// Sweep makes one network plugin remove what is left of an alloc.
 func (n *Networks) Sweep(ctx context.Context, name, allocID string) error {
 	n.mu.Lock()
 	e := n.byName[name]
@@ -242,7 +242,7 @@ func (b *networkBackend) call(ctx context.Context, do func(context.Context) erro
 
 func (s *networkSlot) serves(b *networkBackend, from origin, problem error) {
 	s.print.Name, s.print.Plugin, s.print.PluginVersion = s.name, from.plugin, from.version
-	s.backend = b // also with a config that is wrong: networks that exist must be removable
+	s.backend = b // even with a wrong config, because existing networks must be removable
 	if problem != nil {
 		s.print.Networks, s.print.Problem = nil, problem.Error()
 	}

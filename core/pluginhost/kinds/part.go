@@ -12,13 +12,14 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/process"
 )
 
-// Part is what one process serves of one kind.
+// Part is the set of names of one kind that one process serves.
 type Part interface {
 	// Open configures it and admits calls, until ctx ends.
 	Open(ctx context.Context, configs map[string]map[string]any)
-	// Prepare makes it ready beside the current holder of its names: configured, tasks
-	// recovered, fingerprinted and not worse. It admits no calls yet. ready limits the
-	// preparation; ctx is the process's.
+	// Prepare makes the process ready while another process still serves its names: it
+	// configures it, recovers the tasks in it, and refuses it if its fingerprint is worse
+	// than that of the other process. It does not admit calls yet. ready limits the
+	// preparation; ctx lasts as long as the process.
 	Prepare(ctx, ready context.Context, configs map[string]map[string]any) error
 	// TakeOver admits calls to it, after Prepare.
 	TakeOver(ready context.Context) error
@@ -38,7 +39,7 @@ type Part interface {
 	Yield(next []string)
 	// Drained returns when no call is in progress in the processes that were replaced.
 	Drained(ctx context.Context) error
-	// Abandon ends what Prepare has begun; ctx of Prepare must have ended.
+	// Abandon undoes Prepare; ctx of Prepare must have ended.
 	Abandon()
 	// Names returns what it serves.
 	Names() []string
@@ -58,17 +59,19 @@ type Names struct {
 	Devices    []string // names of device plugins
 	Collectors []string
 	Networks   []string // names of network plugins
+	Volumes    []string // names of storage plugins
+	Registries []string // names of registries of services
 }
 
 // Clone returns a copy.
 func (n Names) Clone() Names {
-	return Names{Drivers: slices.Clone(n.Drivers), Devices: slices.Clone(n.Devices), Collectors: slices.Clone(n.Collectors), Networks: slices.Clone(n.Networks)}
+	return Names{Drivers: slices.Clone(n.Drivers), Devices: slices.Clone(n.Devices), Collectors: slices.Clone(n.Collectors), Networks: slices.Clone(n.Networks), Volumes: slices.Clone(n.Volumes), Registries: slices.Clone(n.Registries)}
 }
 
 // Of returns the names by kind.
 func (p Parts) Of(s *Set) Names {
 	of := func(kind anyKind) []string { return p.names(func(k anyKind) bool { return k == kind }) }
-	return Names{Drivers: of(&s.Drivers.kind), Devices: of(&s.Devices.kind), Collectors: of(&s.Collectors.kind), Networks: of(&s.Networks.kind)}
+	return Names{Drivers: of(&s.Drivers.kind), Devices: of(&s.Devices.kind), Collectors: of(&s.Collectors.kind), Networks: of(&s.Networks.kind), Volumes: of(&s.Volumes.kind), Registries: of(&s.Registries.kind)}
 }
 
 // IDs returns ids of all names, sorted; names of different kinds have different ids.
@@ -127,7 +130,7 @@ type part[B backend, P any, S slot[B, P]] struct {
 	watchers sync.WaitGroup
 }
 
-// served is one name as one process serves it, with its slot.
+// served is one process's implementation of one name, with the name's slot.
 type served[B, S any] struct {
 	name    string
 	backend B
@@ -183,10 +186,18 @@ func (p *part[B, P, S]) Names() []string {
 func (p *part[B, P, S]) Open(ctx context.Context, configs map[string]map[string]any) {
 	k := p.kind
 	for _, one := range p.served {
+		if p.waits(one, configs) {
+			k.update(func() { one.slot.serves(one.backend, p.from, nil) })
+			p.presence.note(one.name, true)
+			continue
+		}
 		problem := p.configure(ctx, one, configs)
 		// What runs must be reachable even if the configuration is invalid.
 		if err := one.slot.admit(ctx, one.backend); problem == nil {
 			problem = err
+		}
+		if ctx.Err() != nil {
+			return // the process is being given up: Detach or Yield says why, and not the end of a call
 		}
 		k.update(func() { one.slot.serves(one.backend, p.from, problem) })
 		if k.fingerprint == nil {
@@ -200,6 +211,11 @@ func (p *part[B, P, S]) Open(ctx context.Context, configs map[string]map[string]
 			untilFirst(ctx, &p.watchers, func(first func()) { p.follow(ctx, one, nil, first) })
 		}
 	}
+}
+
+// waits reports whether a name waits for a config.
+func (p *part[B, P, S]) waits(one served[B, S], configs map[string]map[string]any) bool {
+	return p.kind.dormant != nil && p.kind.dormant(one.backend, configOf(configs, one.name, p.from.plugin))
 }
 
 func (p *part[B, P, S]) configure(ctx context.Context, one served[B, S], configs map[string]map[string]any) error {

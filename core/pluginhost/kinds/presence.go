@@ -12,15 +12,15 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Reasons for ending a process that nobody needs. They say nothing new about what the
-// process serves.
+// Reasons for ending a process that nobody needs. They do not change what is known about
+// the names of the process.
 var (
-	ErrAbsent  = errdefs.Unavailablef("the plugin is not kept running, since what it is for is not on this machine; it looks again from time to time")
+	ErrAbsent  = errdefs.Unavailablef("the plugin is not kept running, since its device or daemon is not on this machine; it is started at intervals to look again")
 	ErrResting = errdefs.Unavailablef("the plugin is not kept running, since nobody used it; it is being started again")
 )
 
-// quiet reports whether the end of a process for this reason says nothing new about
-// what it serves.
+// quiet reports whether the end of a process for this reason leaves the knowledge about its
+// names unchanged.
 func quiet(reason error) bool {
 	return errors.Is(reason, context.Canceled) || errors.Is(reason, ErrAbsent) || errors.Is(reason, ErrResting)
 }

@@ -72,7 +72,7 @@ func (r *printReader[T]) read(ctx context.Context, in <-chan T, pace *rate.Limit
 		if ctx.Err() == nil {
 			r.take(v)
 		}
-		_ = pace.Wait(ctx) // its error is the end of ctx, which ends the stream, too
+		_ = pace.Wait(ctx) // fails only when ctx ends, which ends the stream, too
 	}
 }
 

@@ -64,3 +64,23 @@ func TestAKindIsASlotAndASpec(t *testing.T) {
 		t.Errorf("it has the name now and was refused: %v", why)
 	}
 }
+
+// TestTheEndOfAProcessIsNoProblemOfItsConfig has a process given up while it is configured:
+// users must not read that it refuses its config because a context was canceled.
+func TestTheEndOfAProcessIsNoProblemOfItsConfig(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	rocks := kinds.NewRocks("granite")
+	rocks.Config = func(ctx context.Context) error {
+		end()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	part, err := rocks.Attach(t.Context(), quarry("a", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	part.Open(ctx, nil)
+	if err := rocks.Problem("granite"); err != nil {
+		t.Errorf("the problem of a process that was given up: %v", err)
+	}
+}

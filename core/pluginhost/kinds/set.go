@@ -16,7 +16,9 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/network"
 	"github.com/drover-project/drover/core/pluginhost/process"
+	"github.com/drover-project/drover/core/pluginhost/registry"
 	"github.com/drover-project/drover/core/pluginhost/stats"
+	"github.com/drover-project/drover/core/pluginhost/volume"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -24,24 +26,26 @@ import (
 // Config configures a Set; all of it except Owner is required.
 type Config struct {
 	Logger        hclog.Logger
-	Limits        driver.Limits       // of calls of drivers; its breaker also for devices
-	Nomad         driver.NomadHost    // what drivers built for Nomad need
+	Limits        driver.Limits       // limits of drivers' calls; devices use only the breaker
+	Nomad         driver.NomadHost    // services for drivers built for Nomad
 	StatsInterval time.Duration       // at which samples are taken while there is a consumer
 	Tasks         func() []stats.Task // returns the running tasks for collectors that measure them; may be nil
-	Demand        func(plugin string) // requests a process of a plugin that has none
+	Demand        func(plugin string) // requests a process for a plugin without one
 	Answering     func()              // a name stopped answering, or answers again
 	Recovered     func(plugin string) // a process on trial has recovered one more task
-	// Owner returns the plugin that served a name last, before this run of the agent or
-	// in it, if the agent still has the plugin and it is not disabled; else "". The name
-	// is an id of Parts.IDs. nil means that nothing is known.
+	// Owner returns the plugin that served a name last, before this run of the agent or in
+	// it, if the agent still has the plugin and it is not disabled; else "". The name is an
+	// id of Parts.IDs. A nil Owner means that the host knows no earlier owners.
 	Owner func(id string) string
-	// Started is called after a driver of the plugin has started a task; it may be nil.
-	Started func(plugin string)
-	// Mark is a variable in the environment of plugins and of what they start: see
+	// Started is called after a driver of the plugin has started a task, or has failed to; it
+	// may be nil. A process of which settled is false may belong to another start that is
+	// under way.
+	Started func(plugin string, settled func(pid int) bool)
+	// Mark is a variable in the environment of plugins and of their child processes: see
 	// process.Launcher.
 	Mark string
 
-	turns *turns // of all kinds
+	turns *turns // turns of plugins in claiming names of any kind
 }
 
 // Set holds what the plugins of one host serve.
@@ -50,6 +54,8 @@ type Set struct {
 	Devices    *Devices
 	Collectors *Collectors
 	Networks   *Networks
+	Volumes    *Volumes
+	Registries *Registries
 
 	log   hclog.Logger
 	all   []anyKind
@@ -69,14 +75,17 @@ type anyKind interface {
 	close()
 }
 
-// New makes a set in which nothing is served yet.
+// New returns a set without plugins.
 func New(cfg Config) *Set {
 	cfg.turns = newTurns()
 	if cfg.Owner == nil {
 		cfg.Owner = func(string) string { return "" }
 	}
-	s := &Set{log: cfg.Logger, owner: cfg.Owner, turns: cfg.turns, Drivers: newDrivers(cfg), Devices: newDevices(cfg), Collectors: newCollectors(cfg), Networks: newNetworks(cfg)}
-	s.all = []anyKind{&s.Drivers.kind, &s.Devices.kind, &s.Collectors.kind, &s.Networks.kind}
+	s := &Set{
+		log: cfg.Logger, owner: cfg.Owner, turns: cfg.turns,
+		Drivers: newDrivers(cfg), Devices: newDevices(cfg), Collectors: newCollectors(cfg), Networks: newNetworks(cfg), Volumes: newVolumes(cfg), Registries: newRegistries(cfg),
+	}
+	s.all = []anyKind{&s.Drivers.kind, &s.Devices.kind, &s.Collectors.kind, &s.Networks.kind, &s.Volumes.kind, &s.Registries.kind}
 	return s
 }
 
@@ -95,10 +104,16 @@ func Features() []string {
 	for _, f := range network.KnownFeatures() {
 		out = append(out, network.KindV1.Name+"."+string(f))
 	}
+	for _, f := range registry.KnownFeatures() {
+		out = append(out, registry.KindV1.Name+"."+string(f))
+	}
+	for _, f := range volume.KnownFeatures() {
+		out = append(out, volume.KindV1.Name+"."+string(f))
+	}
 	return out
 }
 
-// contracts are those that this host supports.
+// contracts returns the contracts that this host supports.
 func (s *Set) contracts() []plugin.Kind {
 	var out []plugin.Kind
 	for _, k := range s.all {
@@ -127,8 +142,9 @@ func (s *Set) use(p *process.Process, warn bool, f func(contract plugin.Kind, k 
 	return nil
 }
 
-// Attach asks a process for all that it serves and reserves the names for its plugin,
-// except those that it may not have: see Warnings. It is an error if none is left.
+// Attach asks a process for everything that it serves and reserves the names for its
+// plugin, except for names that it may not have: see Warnings. It returns an error if no
+// name is left.
 func (s *Set) Attach(ctx context.Context, p *process.Process) (Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()
@@ -152,12 +168,14 @@ func (s *Set) Attach(ctx context.Context, p *process.Process) (Parts, error) {
 	return parts, nil
 }
 
-// Served is what one process serves, for callers that inspect a plugin.
+// Served lists everything that one process serves, for callers that inspect a plugin.
 type Served struct {
 	Drivers    []driver.Backend
 	Devices    []device.Backend
-	Collectors []stats.Backend // of the machine's stats
+	Collectors []stats.Backend // collectors of the machine's statistics
 	Networks   []network.Backend
+	Volumes    []volume.Backend
+	Registries []registry.Backend
 }
 
 // Inspect asks a process for all that it serves. It reserves no name.
@@ -190,7 +208,7 @@ func (s *Set) Refuse(plugin string, reason error) {
 
 // Unanswering returns why calls to one of the names fail at once; nil if all answer.
 func (s *Set) Unanswering(n Names) error {
-	return cmp.Or(s.Drivers.unanswering(n.Drivers), s.Devices.unanswering(n.Devices), s.Collectors.unanswering(n.Collectors), s.Networks.unanswering(n.Networks))
+	return cmp.Or(s.Drivers.unanswering(n.Drivers), s.Devices.unanswering(n.Devices), s.Collectors.unanswering(n.Collectors), s.Networks.unanswering(n.Networks), s.Volumes.unanswering(n.Volumes), s.Registries.unanswering(n.Registries))
 }
 
 // Close ends all calls and streams. Tasks keep running.

@@ -57,14 +57,14 @@ func (d *Drivers) endLeftovers(ctx context.Context, task *driver.TaskConfig, beg
 type leftoverMarks struct {
 	task   []string // variables of the task's own processes; nil for none
 	plugin string   // variable of plugins' helpers, with a directory that theirs is or is in
-	dir    string   // that helpers of the task name
+	dir    string   // directory of the task, which its helpers have in their command line
 }
 
 // young is a process that was started after the task's start began.
 type young struct {
 	*os.Process
 	parent int
-	left   bool // by the start, or a descendant of such a process
+	left   bool // the start left it behind, or it is a descendant of such a process
 }
 
 // find returns the matching processes that were started at the tick or later, with all
@@ -83,7 +83,7 @@ func (m leftoverMarks) find(since uint64) []*os.Process {
 		if _, began, ok := birthOf(pid); !ok || began < since {
 			continue // as a rule, all but a few
 		}
-		p, err := os.FindProcess(pid) // first: it is the process that is looked at
+		p, err := os.FindProcess(pid) // opened before its environment is read, so that a reused pid is not killed
 		if err != nil {
 			continue
 		}
@@ -154,7 +154,7 @@ func namesDir(cmdline, dir string) bool {
 	}
 }
 
-// The kernel counts the begin of processes in ticks since the machine began.
+// The kernel reports the start times of processes in ticks since the boot of the machine.
 const ticksPerSecond = 100
 
 // birthOf returns the parent of a process and the tick at which it was started. A
@@ -192,4 +192,15 @@ func ticksAt(t time.Time) (uint64, bool) {
 	}
 	const slack = 2
 	return uint64(max(0, (up-time.Since(t).Seconds())*ticksPerSecond-slack)), true
+}
+
+// bornBefore reports whether a process was certainly born before a time; each was if it is
+// zero.
+func bornBefore(pid int, t time.Time) bool {
+	if t.IsZero() {
+		return true
+	}
+	limit, ok := ticksAt(t)
+	_, born, alive := birthOf(pid)
+	return ok && alive && born < limit
 }

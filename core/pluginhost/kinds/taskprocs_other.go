@@ -12,5 +12,8 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/driver"
 )
 
-// endLeftovers ends nothing: other systems do not tell the environment of processes.
+// endLeftovers ends nothing: other systems do not show the environment of processes.
 func (d *Drivers) endLeftovers(context.Context, *driver.TaskConfig, time.Time) int { return 0 }
+
+// bornBefore is not asked on other systems, where no process is moved.
+func bornBefore(int, time.Time) bool { return false }

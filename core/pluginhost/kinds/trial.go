@@ -30,6 +30,10 @@ type trial[B, P, S any] struct {
 func (p *part[B, P, S]) Prepare(ctx, ready context.Context, configs map[string]map[string]any) error {
 	k := p.kind
 	for _, one := range p.served {
+		if p.waits(one, configs) {
+			p.trials = append(p.trials, &trial[B, P, S]{served: one})
+			continue
+		}
 		if err := p.configure(ready, one, configs); err != nil {
 			return err
 		}
@@ -48,8 +52,8 @@ func (p *part[B, P, S]) Prepare(ctx, ready context.Context, configs map[string]m
 	return nil
 }
 
-// fingerprint waits for a fingerprint of a name on trial that is not worse than the
-// present one. ready and settling limit the wait; the stream goes on until ctx ends.
+// fingerprint waits for a fingerprint of a name on trial that is not worse than the present
+// one. ready and settling limit the wait; the stream stays open until ctx ends.
 func (p *part[B, P, S]) fingerprint(ctx, ready context.Context, t *trial[B, P, S]) (err error) {
 	k := p.kind
 	if t.prints, err = k.fingerprint(t.backend, ctx); err != nil {
@@ -69,7 +73,7 @@ func (p *part[B, P, S]) fingerprint(ctx, ready context.Context, t *trial[B, P, S
 			return nil
 		}
 		latest, err := next(settled, t.prints)
-		if err != nil { // what it said last is the reason
+		if err != nil { // its last error is the reason
 			return errdefs.New(errdefs.ClassOf(worse), fmt.Errorf("%s %q: %w", k.noun, t.name, worse))
 		}
 		t.latest = latest

@@ -36,8 +36,8 @@ func NewClient(dir string, command []string) *Client {
 	return &Client{socket: filepath.Join(dir, SocketName), command: command}
 }
 
-// Attach has the pipes read. What is attached stays so until Detach, over the
-// end of this process.
+// Attach makes the collector read the pipes. They stay attached until Detach, even when
+// this process ends.
 func (c *Client) Attach(ctx context.Context, pipes ...Pipe) error {
 	for _, p := range pipes {
 		if err := c.ask(ctx, request{Attach: &p}, true); err != nil {
@@ -47,7 +47,8 @@ func (c *Client) Attach(ctx context.Context, pipes ...Pipe) error {
 	return nil
 }
 
-// Detach ends the reading of FIFOs. Without a collector there is none to end.
+// Detach makes the collector stop reading the FIFOs. If there is no collector, nothing
+// reads them.
 func (c *Client) Detach(ctx context.Context, paths ...string) error {
 	for _, p := range paths {
 		if err := c.ask(ctx, request{Detach: p}, false); err != nil && !errdefs.IsUnavailable(err) {

@@ -40,8 +40,8 @@ type copier struct {
 	done chan struct{}
 }
 
-// NewCollector makes a collector that ends when it has had nothing to read for
-// idle; 0 is never.
+// NewCollector returns a collector that ends when it has had no FIFO for the time idle; 0
+// means never.
 func NewCollector(idle time.Duration) *Collector {
 	return &Collector{idle: idle, pipes: map[string]*copier{}, busy: make(chan struct{}, 1)}
 }
@@ -66,7 +66,7 @@ func (c *Collector) Serve(ctx context.Context, l net.Listener) error {
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			c.Close()
 			return nil
-		default: // no descriptors are left, say: what is being read goes on
+		default: // such as no free descriptors; reading of attached FIFOs continues
 			select {
 			case <-ctx.Done():
 			case <-time.After(acceptPause):
@@ -198,12 +198,12 @@ func (cp *copier) run(w *tasklog.Writer) {
 		n, err := cp.fifo.Read(buf)
 		_, _ = w.Write(buf[:n]) // it counts what it cannot keep
 		if err != nil {
-			return // the deadline of a detach; what was in the pipe is read
+			return // the deadline of a detach: everything in the pipe has been read
 		}
 	}
 }
 
-// Detach stops reading a FIFO once what is in it is read, and removes it.
+// Detach reads what is left in a FIFO, stops reading it, and removes it.
 func (c *Collector) Detach(path string) {
 	c.mu.Lock()
 	cp := c.pipes[path]
@@ -237,7 +237,7 @@ func (c *Collector) Close() {
 	c.wg.Wait()
 }
 
-// Listen makes the collector's socket; one that a killed collector left is replaced.
+// Listen makes the collector's socket, and replaces one that a killed collector has left.
 func Listen(socket string) (net.Listener, error) {
 	if conn, err := net.Dial("unix", socket); err == nil {
 		_ = conn.Close() // it was only to see

@@ -15,10 +15,10 @@ import (
 	"github.com/drover-project/drover/sdk/tasklog"
 )
 
-// Pipe is one FIFO and the log files that its content goes to.
+// Pipe is one FIFO and the log files for its content.
 type Pipe struct {
-	Path          string // of the FIFO
-	Base          string // of the log files: Base.0, Base.1 and so on
+	Path          string // path of the FIFO
+	Base          string // name of the log files: Base.0, Base.1 and so on
 	MaxFiles      int
 	MaxFileSizeMB int
 }
@@ -37,7 +37,8 @@ func (p Pipe) open() (w *tasklog.Writer, close func(), err error) {
 	}, nil
 }
 
-// request is one line of JSON that the collector is sent, answer what it says.
+// request is one line of JSON that a client sends to the collector, and answer is the
+// collector's reply.
 type request struct {
 	Attach *Pipe  `json:",omitempty"`
 	Detach string `json:",omitempty"` // path of a FIFO

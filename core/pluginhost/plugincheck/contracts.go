@@ -23,9 +23,13 @@ import (
 	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
 	network "github.com/drover-project/drover/sdk/network/v1"
 	"github.com/drover-project/drover/sdk/network/v1/networkcheck"
+	registry "github.com/drover-project/drover/sdk/registry/v1"
+	"github.com/drover-project/drover/sdk/registry/v1/registrycheck"
 	"github.com/drover-project/drover/sdk/schema"
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 	"github.com/drover-project/drover/sdk/stats/v1/statscheck"
+	volume "github.com/drover-project/drover/sdk/volume/v1"
+	"github.com/drover-project/drover/sdk/volume/v1/volumecheck"
 )
 
 // open launches a process that lives as long as the check does.
@@ -54,11 +58,11 @@ func (c *checker) driver(ctx context.Context, info driver.Info, foreign bool) {
 			t.Fatalf("the process does not serve it any more")
 			return nil, nil
 		},
-		Config: c.opts.Config, Timeout: c.opts.Timeout, Foreign: foreign, Process: true,
+		Config: c.opts.Config, Timeout: c.opts.Timeout, Foreign: foreign, Process: true, Executable: c.opts.Path,
 		Task: func(task *driver.TaskConfig) { asTheAgent(task, info.Capabilities.FSIsolation) },
 	}
 	c.chooseTask(ctx, &s, info)
-	if s.NoTask != "" { // said once, and not in every check
+	if s.NoTask != "" { // report the reason once, instead of in every check
 		const name, rule = "task-config", "there is a task to check with, and the driver can start it here"
 		c.check(name, rule, func() conformance.Result {
 			return conformance.Result{Name: name, Rule: rule, Outcome: conformance.Skipped, Reason: s.NoTask}
@@ -82,7 +86,7 @@ func (c *checker) configFits(ctx context.Context, name string, accepts schema.Sc
 	}).Outcome == conformance.Passed
 }
 
-// asTheAgent makes of a task what the agent makes of it for a driver of that isolation.
+// asTheAgent changes a task as the agent does for a driver with that isolation.
 func asTheAgent(task *driver.TaskConfig, isolation driver.FSIsolation) {
 	task.AllocID = uuid.NewString()
 	if isolation == driver.FSIsolationNone || isolation == "" {
@@ -255,6 +259,66 @@ func (c *checker) network(ctx context.Context, name string, accepts schema.Schem
 		Config: c.opts.Config, Timeout: c.opts.Timeout, MayBeAbsent: true,
 	}
 	for _, check := range networkcheck.Checks() {
+		if ctx.Err() != nil {
+			return
+		}
+		c.check(check.Name, check.Rule, func() conformance.Result { return check.Run(ctx, s) })
+	}
+}
+
+func (c *checker) registry(ctx context.Context, name string, accepts schema.Schema) {
+	c.part("registry", name)
+	if !c.configFits(ctx, name, accepts) {
+		return
+	}
+	s := registrycheck.Subject{
+		Connect: func(t *conformance.T) (registry.Registry, func()) {
+			o := c.open(t)
+			for _, b := range o.Registries {
+				if b.Info().Name == name {
+					return b, o.Kill
+				}
+			}
+			t.Fatalf("the process does not serve it any more")
+			return nil, nil
+		},
+		Config: c.opts.Config, Timeout: c.opts.Timeout, MayBeAbsent: true,
+	}
+	for _, check := range registrycheck.Checks() {
+		if ctx.Err() != nil {
+			return
+		}
+		c.check(check.Name, check.Rule, func() conformance.Result { return check.Run(ctx, s) })
+	}
+}
+
+// volume checks a storage plugin with volumes that it makes itself. One that makes none is
+// checked without.
+func (c *checker) volume(ctx context.Context, name string, accepts schema.Schema) {
+	c.part("volume", name)
+	if !c.configFits(ctx, name, accepts) {
+		return
+	}
+	dir, err := os.MkdirTemp("", "drover-check-")
+	if err != nil {
+		c.own(ctx, "directory", "there is a directory to publish volumes in", func(t *conformance.T) { t.Fatalf("%v", err) })
+		return
+	}
+	defer os.RemoveAll(dir)
+	s := volumecheck.Subject{
+		Connect: func(t *conformance.T) (volume.Volume, func()) {
+			o := c.open(t)
+			for _, b := range o.Volumes {
+				if b.Info().Name == name {
+					return b, o.Kill
+				}
+			}
+			t.Fatalf("the process does not serve it any more")
+			return nil, nil
+		},
+		Config: c.opts.Config, Dir: dir, Timeout: c.opts.Timeout, MayBeAbsent: true,
+	}
+	for _, check := range volumecheck.Checks() {
 		if ctx.Err() != nil {
 			return
 		}

@@ -5,7 +5,8 @@
 // rules that can be checked from outside: its handshake, its Info, its schemas, and
 // the conformance checks of each contract that it serves, each in a fresh process. It
 // owns the report, not the rules: those are in sdk/driver/v1/drivercheck,
-// sdk/device/v1/devicecheck, sdk/network/v1/networkcheck and sdk/stats/v1/statscheck.
+// sdk/device/v1/devicecheck, sdk/network/v1/networkcheck, sdk/stats/v1/statscheck
+// and sdk/volume/v1/volumecheck.
 // cmd/drover imports it.
 package plugincheck
 
@@ -46,7 +47,7 @@ type Options struct {
 	Name string
 	// Skip are names of checks that are left out.
 	Skip []string
-	// Config is the agent config of what is checked.
+	// Config is the agent config of the driver, device plugin, network plugin or collector.
 	Config map[string]any
 	// Task returns the config of a task that runs a /bin/sh script. Scripted is false
 	// if it always returns the same task, one that runs until it is stopped. If Task
@@ -84,7 +85,8 @@ type Report struct {
 
 // Part contains the checks of the process, or of one name that it serves.
 type Part struct {
-	// Kind is "process", "driver", "device", "collector" or "network".
+	// Kind is "process", "driver", "device", "collector", "network", "volume" or
+	// "registry".
 	Kind    string
 	Name    string
 	Results []conformance.Result
@@ -118,7 +120,8 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	defer os.RemoveAll(state)
 	host, err := pluginhost.New(pluginhost.Config{
 		Dir: filepath.Dir(path), StateDir: state, Tied: true, LogCollector: opts.LogCollector, Topology: opts.Topology,
-		// A state directory of its own, so that nothing that runs on this machine is met.
+		// A separate state directory, so that the plugin does not find tasks of an agent on
+		// this machine.
 		Env: append([]string{plugin.StateDirEnv + "=" + filepath.Join(state, "plugin"), drivercheck.SecretVariable + "=of-the-agent"}, opts.Env...),
 	})
 	if err != nil {
@@ -133,7 +136,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 func (c *checker) all(ctx context.Context) error {
 	first := c.process(ctx)
 	if first == nil {
-		return nil // it is in the report why nothing more can be checked
+		return nil // the report already says why nothing more can be checked
 	}
 	found := c.opts.Name == ""
 	for _, d := range first.drivers {
@@ -160,6 +163,18 @@ func (c *checker) all(ctx context.Context) error {
 			c.network(ctx, n.Name, n.ConfigSchema)
 		}
 	}
+	for _, v := range first.volumes {
+		if c.wanted(v.Name) {
+			found = true
+			c.volume(ctx, v.Name, v.ConfigSchema)
+		}
+	}
+	for _, r := range first.registries {
+		if c.wanted(r.Name) {
+			found = true
+			c.registry(ctx, r.Name, r.ConfigSchema)
+		}
+	}
 	if !found {
 		return errdefs.NotFoundf("the plugin serves nothing of the name %q; it serves %q", c.opts.Name, first.names())
 	}
@@ -173,7 +188,7 @@ func (c *checker) part(kind, name string) {
 	c.report.Parts = append(c.report.Parts, Part{Kind: kind, Name: name})
 }
 
-// check runs one check into the part that was begun last.
+// check runs one check and adds its result to the last part of the report.
 func (c *checker) check(name, rule string, run func() conformance.Result) conformance.Result {
 	var r conformance.Result
 	if slices.Contains(c.opts.Skip, name) {

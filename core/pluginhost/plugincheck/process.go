@@ -19,10 +19,12 @@ import (
 	"github.com/drover-project/drover/core/pluginhost/stats"
 	"github.com/drover-project/drover/sdk/conformance"
 	network "github.com/drover-project/drover/sdk/network/v1"
+	registry "github.com/drover-project/drover/sdk/registry/v1"
 	"github.com/drover-project/drover/sdk/schema"
+	volume "github.com/drover-project/drover/sdk/volume/v1"
 )
 
-// look is what a process of the plugin said.
+// look is what one process of the plugin reported about itself.
 type look struct {
 	foreign bool
 	drivers []driver.Info
@@ -30,10 +32,12 @@ type look struct {
 	// collectors measure the machine.
 	collectors []stats.Info
 	networks   []network.Info
+	volumes    []volume.Info
+	registries []registry.Info
 }
 
 func (l *look) names() []string {
-	return slices.Concat(l.deviceNames(), l.driverNames(), l.collectorNames(), l.networkNames())
+	return slices.Concat(l.deviceNames(), l.driverNames(), l.collectorNames(), l.networkNames(), l.volumeNames(), l.registryNames())
 }
 
 func (l *look) collectorNames() []string {
@@ -48,6 +52,22 @@ func (l *look) networkNames() []string {
 	var out []string
 	for _, n := range l.networks {
 		out = append(out, n.Name)
+	}
+	return out
+}
+
+func (l *look) volumeNames() []string {
+	var out []string
+	for _, v := range l.volumes {
+		out = append(out, v.Name)
+	}
+	return out
+}
+
+func (l *look) registryNames() []string {
+	var out []string
+	for _, r := range l.registries {
+		out = append(out, r.Name)
 	}
 	return out
 }
@@ -68,11 +88,11 @@ func (l *look) driverNames() []string {
 	return out
 }
 
-// byHand is how long a process that no host started has to say so.
+// byHand limits how long a process that no host started may take to print that and exit.
 const byHand = 10 * time.Second
 
-// process checks what holds for every plugin, whatever it serves. It returns nil
-// if there is no process to talk to.
+// process checks the rules for plugins of every kind. It returns nil if there is no process
+// to talk to.
 func (c *checker) process(ctx context.Context) *look {
 	c.part("process", "")
 	var first *look
@@ -107,7 +127,7 @@ func (c *checker) run(ctx context.Context, name, rule string, f func(*conformanc
 	return conformance.Run(ctx, name, rule, limit, f)
 }
 
-// look launches a process, notes what it says and kills it.
+// look launches a process, records what it reports and kills it.
 func (c *checker) look(t *conformance.T) *look {
 	o, err := c.host.Open(t.Context(), c.opts.Path)
 	if err != nil {
@@ -128,6 +148,12 @@ func (c *checker) look(t *conformance.T) *look {
 	for _, b := range o.Networks {
 		l.networks = append(l.networks, b.Info())
 	}
+	for _, b := range o.Volumes {
+		l.volumes = append(l.volumes, b.Info())
+	}
+	for _, b := range o.Registries {
+		l.registries = append(l.registries, b.Info())
+	}
 	return l
 }
 
@@ -142,8 +168,8 @@ func (c *checker) describe(o *pluginhost.Opened) {
 	}
 }
 
-// checkByHand starts the process as a curious user does. Its exit code is not
-// looked at more closely than that it is not 0: nothing was done.
+// checkByHand starts the process as a curious user does. The exit code may be any except 0,
+// because the plugin has done nothing.
 func (c *checker) checkByHand(t *conformance.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), byHand)
 	defer cancel()
@@ -182,7 +208,8 @@ func (c *checker) checkNames(t *conformance.T, l *look) {
 	}
 }
 
-// checkBlocks: an agent's configuration has one block for a name, whatever has it.
+// checkBlocks checks that no two kinds of the plugin use one name with different schemas:
+// the agent's configuration has one block per name.
 func (l *look) checkBlocks(t *conformance.T) {
 	hashes := map[string]string{}
 	check := func(name string, accepts schema.Schema) {
@@ -203,5 +230,11 @@ func (l *look) checkBlocks(t *conformance.T) {
 	}
 	for _, n := range l.networks {
 		check(n.Name, n.ConfigSchema)
+	}
+	for _, v := range l.volumes {
+		check(v.Name, v.ConfigSchema)
+	}
+	for _, r := range l.registries {
+		check(r.Name, r.ConfigSchema)
 	}
 }

@@ -33,12 +33,12 @@ const callLimit = 30 * time.Second
 
 // Options says what to run; all of it is required except Config and Task.
 type Options struct {
-	Path   string         // of the plugin's executable
+	Path   string         // path of the plugin's executable
 	Config map[string]any // the agent's config of the driver
 	Job    *model.Job
 	// Task names the task to run; empty means the first one whose driver the plugin has.
 	Task    string
-	Version string // of Drover, for the plugin
+	Version string // version of Drover, for the plugin
 	// Watch is called with each event, from one goroutine at a time.
 	Watch func(Event)
 }
@@ -97,7 +97,7 @@ func Run(ctx context.Context, opts Options) (driver.ExitResult, error) {
 // run is one run of a task.
 type run struct {
 	opts   Options
-	dir    string // of the alloc
+	dir    string // directory of the alloc
 	driver driver.Backend
 	group  *model.TaskGroup
 	task   *model.Task
@@ -155,7 +155,7 @@ func (r *run) run(ctx context.Context) (driver.ExitResult, error) {
 	return result, err
 }
 
-// warn names what the task asks for and only an agent does.
+// warn lists the features of the task that only an agent provides.
 func (r *run) warn() {
 	t, g, res := r.task, r.group, r.task.Resources
 	if res == nil {
@@ -310,7 +310,7 @@ func (r *run) await(ctx context.Context, id string, logs *tails) (driver.ExitRes
 	}
 }
 
-// destroy leaves nothing of the task behind, also after a start that failed.
+// destroy removes everything of the task, even after a failed start.
 func (r *run) destroy(ctx context.Context, ref driver.TaskRef) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
 	defer cancel()

@@ -45,8 +45,8 @@ func (t *tails) read() (came bool) {
 }
 
 // A driver may still copy what a task wrote when it says that the task has ended. The
-// output is complete once nothing came for quiet; patience limits the time for that, as a
-// child of the task may write on.
+// output counts as complete once nothing has arrived for the time quiet. patience limits
+// the wait, since a child of the task may continue to write.
 const (
 	readEvery = 100 * time.Millisecond
 	quiet     = 500 * time.Millisecond
@@ -72,7 +72,7 @@ func (t *tails) end() {
 	}
 }
 
-// maxRead bounds what one read takes into memory.
+// maxRead limits the size of one read, in bytes.
 const maxRead = 256 << 10
 
 // more reads on, and reports whether there may be more. A file that is gone, because the

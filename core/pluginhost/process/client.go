@@ -34,7 +34,7 @@ type client struct {
 	session int
 }
 
-// newClient makes a client. It sets what all clients have in common.
+// newClient returns a client with the settings that all clients share.
 func newClient(cfg goplugin.ClientConfig) *client {
 	c := &client{cfg: &cfg}
 	cfg.HandshakeConfig = plugin.Handshake()
@@ -116,7 +116,7 @@ func (d *dials) note(conn *grpc.ClientConn) {
 	d.made[conn] = true
 }
 
-// close closes the connections, and those that are noted later.
+// close closes the connections, and every connection that is noted later.
 func (d *dials) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -4,6 +4,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,12 +18,22 @@ import (
 type File struct {
 	Name string // without a suffix; also the name of the plugin
 	Path string // its path in plugin_dir, which may not exist yet
-	// Stored is the copy that is executed instead of Path: of a version on trial, or
-	// of one whose file was removed from plugin_dir.
+	// Stored is the path of a copy that is executed instead of Path: of a version on trial,
+	// or of a version whose file was removed from plugin_dir.
 	Stored string
+	// Of is the plugin of which this is an instance, for one storage driver: the same
+	// executable with a name and a config of its own. "" for a plugin itself.
+	Of string
+	// Serves is the name under which an instance is called, and Config its config.
+	Serves string
+	Config map[string]any
 }
 
-// Binary is the path of what is executed.
+// Block returns the name of the block in the agent's configuration that sets the rights and
+// the arguments of the processes.
+func (f File) Block() string { return cmp.Or(f.Of, f.Name) }
+
+// Binary returns the path of the file that is executed.
 func (f File) Binary() string {
 	if f.Stored != "" {
 		return f.Stored

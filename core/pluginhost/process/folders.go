@@ -17,18 +17,18 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// folders are the state folders of plugins: each is its plugin's working directory,
-// which only its user may enter. Its owner also tells which user id a plugin has.
+// folders are the state folders of plugins: each is its plugin's working directory, which
+// only its user may enter. The owner of the folder records the user id of the plugin.
 type folders struct {
 	root string
-	key  string // distinguishes the plugins of this agent from those of others
+	key  string // distinguishes the plugins of this agent from the plugins of others
 
 	mu    sync.Mutex
-	users map[string]int // of the plugins that had no folder yet
+	users map[string]int // ids given to plugins that had no folder yet
 }
 
-// newFolders takes the root from the variable that plugins get, or else makes one below
-// the host's directory.
+// newFolders takes the root from the environment variable of plugins (plugin.StateDirEnv),
+// or else makes one below the host's directory.
 func newFolders(env []string, stateDir string) *folders {
 	f := &folders{root: filepath.Join(stateDir, "state"), key: stateDir + "/", users: map[string]int{}}
 	for _, v := range env {
@@ -39,7 +39,7 @@ func newFolders(env []string, stateDir string) *folders {
 	return f
 }
 
-// variable tells a plugin the root.
+// variable is the environment variable by which a plugin learns the root, as NAME=VALUE.
 func (f *folders) variable() string { return plugin.StateDirEnv + "=" + f.root }
 
 func (f *folders) of(name string) string { return filepath.Join(f.root, filepath.Base(name)) }
@@ -105,7 +105,7 @@ func (f *folders) prepare(name string, id confine.Identity) (string, error) {
 		return "", errdefs.FailedPreconditionf("look at the state folder of plugin %s: %w", name, err)
 	}
 	if !info.IsDir() {
-		return "", errdefs.FailedPreconditionf("the state folder of plugin %s, %s, is no directory; remove it", name, dir)
+		return "", errdefs.FailedPreconditionf("the state folder of plugin %s, %s, is not a directory; remove it", name, dir)
 	}
 	if err := give(dir, info, id); err != nil {
 		return "", errdefs.FailedPreconditionf("give the state folder of plugin %s to its user %d: %w", name, id.UID, err)
@@ -113,11 +113,11 @@ func (f *folders) prepare(name string, id confine.Identity) (string, error) {
 	return dir, nil
 }
 
-// maxFolderEntries is the most files of a state folder that are looked at.
+// maxFolderEntries limits the number of files of a state folder that size counts.
 const maxFolderEntries = 200_000
 
-// size returns the bytes in a plugin's folder, as the disk has them, and whether there
-// are more files than are looked at.
+// size returns the bytes in a plugin's folder, as allocated on disk, and whether there are
+// more files than maxFolderEntries.
 func (f *folders) size(name string) (bytes int64, more bool) {
 	seen := 0
 	err := filepath.WalkDir(f.of(name), func(_ string, e fs.DirEntry, err error) error {

@@ -18,27 +18,34 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Granted is what one process may do. It does not change while the process runs.
+// Granted are the rights of one process. They do not change while the process runs.
 type Granted struct {
 	confine.Rights
 	confine.Identity
 	Folder string // its state folder, which is its working directory
-	// Lacking says what the machine does not enforce of the rights, and why.
+	// Lacking lists the restrictions that the machine does not enforce, and why.
 	Lacking []string `json:",omitempty"`
 }
 
-// profileOf returns the profile of what a plugin serves: what needs most decides.
+// profileOf returns the profile for the kinds that a plugin serves: the kind with the
+// widest profile decides.
 func profileOf(info plugin.Info) string {
 	profile := confine.ProfileStats
 	for _, k := range info.Kinds {
 		switch strings.TrimPrefix(k.Name, "nomad-") {
 		case "stats":
+		case "registry":
+			if profile == confine.ProfileStats || profile == confine.ProfileDevice {
+				profile = confine.ProfileRegistry
+			}
 		case "device":
 			if profile == confine.ProfileStats {
 				profile = confine.ProfileDevice
 			}
 		case "network":
 			profile = confine.ProfileNetwork
+		case "volume":
+			profile = confine.ProfileVolume
 		default:
 			return confine.ProfileDriver
 		}
@@ -46,32 +53,32 @@ func profileOf(info plugin.Info) string {
 	return profile
 }
 
-// expected returns the profile with which a plugin is launched: that of the operator,
-// of its process before, or of the prefix that the operator gave the file's name. For
-// an unknown file it is a narrow one, in which it can only say what it is. asked reports
-// that the operator named it.
-func (l *Launcher) expected(ctx context.Context, name string) (profile string, known, asked bool) {
-	if p := l.cfg.Access[name].Profile; p != "" {
+// expected returns the profile with which a plugin is launched: the profile in the
+// operator's configuration, the profile of its previous process, or the profile that the
+// prefix of its file's name implies. For an unknown file it is a narrow profile, in which
+// the plugin can only answer Info. asked reports whether the operator has set it.
+func (l *Launcher) expected(ctx context.Context, f File) (profile string, known, asked bool) {
+	if p := l.cfg.Access[f.Block()].Profile; p != "" {
 		return p, true, true
 	}
-	if p := l.remembered(ctx, name); p != "" {
+	if p := l.remembered(ctx, f.Block()); p != "" {
 		return p, true, false
 	}
-	for _, p := range []string{confine.ProfileDriver, confine.ProfileDevice, confine.ProfileNetwork, confine.ProfileStats} {
-		if strings.HasPrefix(name, p+"-") {
+	for _, p := range []string{confine.ProfileDriver, confine.ProfileDevice, confine.ProfileNetwork, confine.ProfileVolume, confine.ProfileRegistry, confine.ProfileStats} {
+		if strings.HasPrefix(f.Name, p+"-") {
 			return p, false, false
 		}
 	}
 	return confine.ProfileStats, false, false
 }
 
-// grant returns what a plugin with a profile may do on this machine.
+// grant returns the rights of a plugin with a profile on this machine.
 func (l *Launcher) grant(f File, profile string) (Granted, error) {
 	rights := confine.RightsOf(confine.ProfileDriver, confine.Access{MemoryMB: -1})
 	if l.cfg.Confine {
-		rights = confine.RightsOf(profile, l.cfg.Access[f.Name])
+		rights = confine.RightsOf(profile, l.cfg.Access[f.Block()])
 	}
-	l.limiter.limit(f.Name, &rights)
+	l.limiter.limit(f, &rights)
 	g := Granted{Rights: rights, Folder: l.folders.of(f.Name)}
 	if rights.RestrictFiles {
 		g.Hidden = l.hidden
@@ -109,8 +116,8 @@ func (l *Launcher) grant(f File, profile string) (Granted, error) {
 	return g, nil
 }
 
-// The modes that others need to pass a directory, and to run a file, which may be a
-// script.
+// The permissions that other users need to pass a directory, and to run a file, which may
+// be a script.
 const (
 	modePass fs.FileMode = 0o001
 	modeRun  fs.FileMode = 0o005
@@ -128,7 +135,7 @@ func (g *Granted) same(now *Granted) bool {
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// within adds what a process needs to run: its own folders, and its file.
+// within adds the paths that a process needs: its own folders, and its file.
 func (g *Granted) within(f File, socketDir string) *confine.Rights {
 	r := g.Rights
 	r.Read = append(slices.Clone(r.Read), f.Binary(), filepath.Dir(f.Path))
@@ -163,7 +170,7 @@ func (l *Launcher) remember(ctx context.Context, name, profile string) error {
 		return nil
 	}
 	if err := l.cfg.Store.Put(ctx, profileKey(name), []byte(profile)); err != nil {
-		return fmt.Errorf("keep what plugin %s may do: %w", name, err)
+		return fmt.Errorf("store the rights of plugin %s: %w", name, err)
 	}
 	return nil
 }

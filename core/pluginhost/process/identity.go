@@ -17,9 +17,10 @@ import (
 	"time"
 )
 
-// clientCertVariable is the variable by which go-plugin tells a plugin the certificate
-// of its host. A plugin that knows it answers with one of its own in the handshake,
-// accepts no other client, and is not called by the host under another certificate.
+// clientCertVariable is the environment variable in which go-plugin passes the host's
+// certificate to a plugin. A plugin that knows it sends a certificate of its own in the
+// handshake and accepts no other client, and the host accepts no other certificate of the
+// plugin.
 const clientCertVariable = "PLUGIN_CLIENT_CERT"
 
 // serverName is the name in the certificates of go-plugin.
@@ -82,7 +83,8 @@ func newKeyPair() (*keyPair, error) {
 	return &keyPair{Cert: cert, Key: der}, nil
 }
 
-// variable is what the process gets: the certificate without its key.
+// variable returns the environment variable for the process: the certificate without its
+// key.
 func (k *keyPair) variable() string {
 	return clientCertVariable + "=" + string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: k.Cert}))
 }

@@ -42,8 +42,8 @@ type Config struct {
 	// Limits limit each plugin's processes, by the name of its file; "*" applies to
 	// all others.
 	Limits map[string]confine.Limits
-	// Confine gives plugins the rights of their kind only, changed by Access, by the
-	// name of the file. Otherwise they have those of the agent.
+	// Confine gives plugins the rights of their kind only, changed by Access, by the name
+	// of the file. Otherwise they have the agent's.
 	Confine bool
 	Access  map[string]confine.Access
 	// Hidden are directories that restricted plugins do not see, besides StateDir.
@@ -55,7 +55,7 @@ type Config struct {
 	StartTimeout time.Duration
 }
 
-// Launcher starts the processes of plugins, and finds or ends those of an earlier
+// Launcher starts the processes of plugins, and finds or ends the processes of an earlier
 // agent.
 type Launcher struct {
 	cfg       Config
@@ -114,9 +114,8 @@ func NewLauncher(cfg Config) (*Launcher, error) {
 // SocketDir is the directory of the sockets of all processes.
 func (l *Launcher) SocketDir() string { return l.socketDir }
 
-// Mark is a variable, as "NAME=directory", that the processes of plugins and what they
-// start have in their environment, with that directory or one below it, and nothing else
-// on the machine.
+// Mark is an environment variable, as "NAME=directory". The processes of plugins and their
+// children, and no others on the machine, have it, with that directory or one below it.
 func (l *Launcher) Mark() string { return goplugin.EnvUnixSocketDir + "=" + l.socketDir }
 
 // passedVariables are the variables that a plugin inherits from the agent's
@@ -137,9 +136,8 @@ func (l *Launcher) environment(g *Granted) []string {
 	return append(append(env, l.folders.variable()), l.cfg.Env...)
 }
 
-// Launch starts a plugin, shakes hands with it and asks for its Info. A plugin that
-// turns out to serve something else than was expected is started again, with the rights
-// for that.
+// Launch starts a plugin, shakes hands with it and asks for its Info. If a plugin serves
+// another kind than expected, it is started again with the rights for that kind.
 func (l *Launcher) Launch(ctx context.Context, f File) (*Process, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -147,7 +145,7 @@ func (l *Launcher) Launch(ctx context.Context, f File) (*Process, error) {
 	if !l.cfg.Confine {
 		return l.launchAs(ctx, f, confine.ProfileDriver)
 	}
-	profile, known, asked := l.expected(ctx, f.Name)
+	profile, known, asked := l.expected(ctx, f)
 	p, err := l.launchAs(ctx, f, profile)
 	if err != nil || asked {
 		return p, err
@@ -169,7 +167,7 @@ func (l *Launcher) Launch(ctx context.Context, f File) (*Process, error) {
 			return nil, errdefs.FailedPreconditionf("plugin %s: says first that it is of the kind %s and then %s; install another version", f.Path, profile, again)
 		}
 	}
-	if err := l.remember(ctx, f.Name, profile); err != nil {
+	if err := l.remember(ctx, f.Block(), profile); err != nil {
 		p.Kill()
 		return nil, err
 	}
@@ -219,7 +217,7 @@ func (p *Process) start() error {
 	if err != nil {
 		return fmt.Errorf("find the plugin: %w", err)
 	}
-	p.cmd = exec.Command(binary, l.cfg.Args[f.Name]...)
+	p.cmd = exec.Command(binary, l.cfg.Args[f.Block()]...)
 	p.cmd.Dir = p.Granted.Folder
 	detach(p.cmd)
 	secure, err := p.keys.config(nil)
@@ -256,7 +254,7 @@ func (p *Process) start() error {
 	}
 	p.PID, p.version = p.cmd.Process.Pid, p.client.NegotiatedVersion()
 	p.client.found(addr, p.PID)
-	if secure.RootCAs == nil { // it does not know what the variable means
+	if secure.RootCAs == nil { // it does not know the variable
 		p.keys, p.client.cfg.TLSConfig = nil, nil
 	}
 	return nil
@@ -312,12 +310,12 @@ func (l *Launcher) Reattach(ctx context.Context, f File) (*Process, error) {
 	return p, nil
 }
 
-// outdated says why a process of an earlier agent must not go on; "" if it may.
+// outdated returns why a process of an earlier agent must be replaced, or "".
 func (l *Launcher) outdated(ctx context.Context, f File, rec *record) string {
-	if !slices.Equal(rec.Args, l.cfg.Args[f.Name]) {
+	if !slices.Equal(rec.Args, l.cfg.Args[f.Block()]) {
 		return "it has other args now"
 	}
-	profile, _, _ := l.expected(ctx, f.Name)
+	profile, _, _ := l.expected(ctx, f)
 	now, err := l.grant(f, profile)
 	if err != nil || l.cfg.Confine && !rec.Granted.same(&now) {
 		return "it may do other things now"
@@ -353,7 +351,7 @@ func (l *Launcher) adopt(ctx context.Context, f File, rec record) (*Process, err
 	if rec.Granted != nil {
 		p.Granted = *rec.Granted
 	}
-	l.limiter.limit(f.Name, &p.Granted.Rights)
+	l.limiter.limit(f, &p.Granted.Rights)
 	l.limiter.note(f.Name, p.PID)
 	if err := p.connect(ctx); err != nil {
 		p.Kill()
@@ -373,9 +371,11 @@ func (r record) address() net.Addr {
 	return addr
 }
 
-// FreeTasks takes the processes of a plugin's tasks out of its limits. Only drivers have
-// tasks.
-func (l *Launcher) FreeTasks(plugin string) { l.limiter.freeTasks(plugin) }
+// FreeTasks takes the processes of a plugin's tasks out of its limits, if they are settled.
+// Only drivers have tasks.
+func (l *Launcher) FreeTasks(plugin string, settled func(pid int) bool) {
+	l.limiter.freeTasks(plugin, settled)
+}
 
 // Release removes the limits of a plugin that is gone.
 func (l *Launcher) Release(name string) { l.limiter.release(name) }

@@ -88,7 +88,7 @@ func factsOf(path string) string {
 	return fmt.Sprintf("%s, %d bytes, mode %s%s; this machine is %s/%s", formOf(path), info.Size(), info.Mode(), ownership(info), runtime.GOOS, runtime.GOARCH)
 }
 
-// formOf names the form of an executable and the processor that it is for.
+// formOf returns the format of an executable and its processor, as text.
 func formOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -105,7 +105,7 @@ func formOf(path string) string {
 		return fmt.Sprintf("Windows executable for machine %#x", x.Machine)
 	}
 	head := make([]byte, 4)
-	n, _ := f.ReadAt(head, 0) // what is shorter has no form
+	n, _ := f.ReadAt(head, 0) // a shorter file has no known format
 	switch head = head[:n]; {
 	case bytes.HasPrefix(head, []byte("#!")):
 		return "script"

@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// EndLeftovers ends the processes that an earlier agent left and that no plugin of
-// this one takes over, and removes what they left. current are the names of the
-// plugins that there are, whose processes are reattached, and remembered those of which
-// something is known. It is called before anything is launched.
+// EndLeftovers ends the processes that an earlier agent left and that no plugin of this one
+// takes over, and removes what they left. current are the names of the existing plugins,
+// whose processes are reattached, and remembered the names of the plugins with stored data.
+// It must be called before any launch.
 func (l *Launcher) EndLeftovers(ctx context.Context, current, remembered []string) error {
 	if err := l.Others.end(ctx); err != nil {
 		return err
@@ -56,8 +56,7 @@ func (l *Launcher) endStrays(ctx context.Context, names []string) error {
 	return nil
 }
 
-// endOrphans ends the processes of plugins whose files went away while no agent
-// ran.
+// endOrphans ends the processes of plugins whose files were removed while no agent ran.
 func (l *Launcher) endOrphans(ctx context.Context, names []string) error {
 	var ending sync.WaitGroup
 	defer ending.Wait()
@@ -98,7 +97,7 @@ func (l *Launcher) endUnreachable(name string, rec record) {
 	if rec.Started == "" || startOf(rec.PID) != rec.Started {
 		return
 	}
-	l.cfg.Logger.Warn("a plugin process of before runs and cannot be reached, so it is ended; another one takes up its tasks", "plugin", name, "pid", rec.PID)
+	l.cfg.Logger.Warn("a plugin process of an earlier agent runs but cannot be reached, so it is ended; a new one takes over its tasks", "plugin", name, "pid", rec.PID)
 	if proc, err := os.FindProcess(rec.PID); err == nil {
 		_ = proc.Kill() // an error means that it has ended
 	}

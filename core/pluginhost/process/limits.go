@@ -27,8 +27,8 @@ const (
 type limiter struct {
 	groups *confine.Groups // nil where there are none
 	limits map[string]confine.Limits
-	// suffix distinguishes the cgroups of this agent from those of others on the
-	// machine.
+	// suffix distinguishes the cgroups of this agent from the cgroups of other agents on
+	// the machine.
 	suffix string
 	log    hclog.Logger
 	told   sync.Once
@@ -53,10 +53,10 @@ func newLimiter(limits map[string]confine.Limits, stateDir string, log hclog.Log
 
 func (l *limiter) group(plugin string) string { return plugin + "." + l.suffix }
 
-// limit sets the limits of a plugin: those of its rights, which the options of the
+// limit sets the limits of a plugin: the limits in its rights, which the options of the
 // agent's configuration change.
-func (l *limiter) limit(plugin string, rights *confine.Rights) {
-	limits, asked := l.limits[plugin]
+func (l *limiter) limit(f File, rights *confine.Rights) {
+	limits, asked := l.limits[f.Block()]
 	if !asked {
 		limits = l.limits["*"]
 	}
@@ -68,7 +68,7 @@ func (l *limiter) limit(plugin string, rights *confine.Rights) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.granted[plugin] = rights.Limits()
+	l.granted[f.Name] = rights.Limits()
 }
 
 func (l *limiter) of(plugin string) confine.Limits {
@@ -106,20 +106,20 @@ func (l *limiter) birth(plugin string) *confine.Birth {
 	return b
 }
 
-// hold puts a process that was just started, and what it has started, into its plugin's
-// cgroup, if it could not be born there.
+// hold puts a process that was just started, and its children, into its plugin's cgroup, if
+// it could not be born there.
 func (l *limiter) hold(plugin string, pid int) {
 	if err := l.groups.Put(l.group(plugin), pid, l.of(plugin)); err != nil {
 		l.unlimited(plugin, err)
 	}
-	// From here on its children are born in the cgroup; these are those of before.
+	// From here on its children are born in the cgroup; these were born before.
 	for _, child := range confine.Descendants(pid) {
 		_ = l.groups.Put(l.group(plugin), child, l.of(plugin)) // it may have ended
 	}
 }
 
-// unlimited logs that a plugin runs without limits: for each plugin that has limits of
-// the operator's, and once for the others.
+// unlimited logs that a plugin runs without limits: for each plugin for which the operator
+// has set limits, and once for all others.
 func (l *limiter) unlimited(plugin string, err error) {
 	if _, asked := l.limits[plugin]; asked {
 		l.log.Warn("the limits of a plugin cannot be set, so it runs without", "plugin", plugin, "error", err)
@@ -128,7 +128,8 @@ func (l *limiter) unlimited(plugin string, err error) {
 	l.cannot(err)
 }
 
-// ended forgets a process. With all, what it has left in its plugin's cgroup is ended.
+// ended forgets a process. With all, it also ends the processes that are left in the
+// plugin's cgroup.
 func (l *limiter) ended(plugin string, pid int, all bool) {
 	l.mu.Lock()
 	delete(l.running[plugin], pid)
@@ -141,10 +142,11 @@ func (l *limiter) ended(plugin string, pid int, all bool) {
 	}
 }
 
-// freeTasks moves what a driver has started out of its limits.
-func (l *limiter) freeTasks(plugin string) {
+// freeTasks moves the processes that a driver has started out of its limits.
+func (l *limiter) freeTasks(plugin string, settled func(pid int) bool) {
 	if l.groups != nil {
-		l.groups.FreeTasks(l.group(plugin), l.pids(plugin))
+		own := l.pids(plugin)
+		l.groups.FreeTasks(l.group(plugin), func(pid int) bool { return !own[pid] && settled(pid) })
 	}
 }
 

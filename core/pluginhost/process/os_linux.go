@@ -15,7 +15,7 @@ import (
 // sealDescriptors keeps plugins from inheriting descriptors that the agent itself
 // inherited; the agent's own are closed in children anyway.
 func sealDescriptors() {
-	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // from Linux 5.11; without it nothing is worse than before
+	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // from Linux 5.11; older kernels keep the descriptors open, as before
 }
 
 // startOf returns the start time of a process in a form that identifies it; "" if it

@@ -21,9 +21,9 @@ import (
 // signals nor the end of the agent's session reach it.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// killSession ends what a process that detach began has started, but for what has
-// left its group.
-func killSession(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // an error means that there is nothing left
+// killSession kills a process that detach has started and its children, except those that
+// have left its process group.
+func killSession(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // an error means that no process is left
 
 // ownerOf is the user id of a file's owner.
 func ownerOf(info fs.FileInfo) int {
@@ -43,8 +43,8 @@ func sizeOnDisk(info fs.FileInfo) int64 {
 	return int64(st.Blocks) * 512
 }
 
-// give makes a directory that only its owner may enter the user's, with what its owner
-// so far has in it.
+// give makes the user the owner of a private directory, and of the files in it that belong
+// to the directory's previous owner.
 func give(dir string, info fs.FileInfo, id confine.Identity) error {
 	if info.Mode().Perm() != 0o700 && ownedByUs(info) {
 		if err := os.Chmod(dir, 0o700); err != nil {
@@ -60,7 +60,7 @@ func give(dir string, info fs.FileInfo, id confine.Identity) error {
 			return err
 		}
 		if info, err := e.Info(); err != nil || ownerOf(info) != before {
-			return nil //nolint:nilerr // it was removed, or is somebody else's
+			return nil //nolint:nilerr // it was removed, or belongs to another user
 		}
 		return os.Lchown(path, id.UID, id.GID)
 	})
@@ -71,7 +71,7 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Getuid()
 }
 
-// ownership says whose a file is, beside who we are.
+// ownership returns the owner of a file and the user of this process.
 func ownership(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -80,8 +80,8 @@ func ownership(info fs.FileInfo) string {
 	return fmt.Sprintf(", user %d, group %d (the agent is %d, %d)", st.Uid, st.Gid, os.Getuid(), os.Getgid())
 }
 
-// diedItself reports whether a signal ended a process that is not the one with
-// which we end those whose handshake does not fit.
+// diedItself reports whether a signal other than SIGKILL ended the process: we send SIGKILL
+// ourselves to a process with a wrong handshake.
 func diedItself(state *os.ProcessState) bool {
 	if state == nil {
 		return false
@@ -90,7 +90,7 @@ func diedItself(state *os.ProcessState) bool {
 	return ok && ws.Signaled() && ws.Signal() != syscall.SIGKILL
 }
 
-// isRefused: nobody listens on a socket.
+// isRefused reports whether a connection failed because nobody listens on the socket.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // IsBusy reports whether a file cannot be executed because somebody writes to it.

@@ -19,7 +19,7 @@ func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-func killSession(int) {} // the process itself is ended by who calls this
+func killSession(int) {} // the caller ends the process itself
 
 func ownerOf(fs.FileInfo) int { return -1 }
 

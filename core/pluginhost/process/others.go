@@ -55,7 +55,7 @@ func (o *Others) Drop(name string, p *Process) {
 	o.save()
 }
 
-// Clear forgets an old process that has ended, and the one that serves.
+// Clear forgets the records of an ended old process and of the serving process.
 func (o *Others) Clear(name string, old *Process) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,7 +77,7 @@ func (o *Others) save() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := o.write(ctx); err != nil {
-		o.launcher.cfg.Logger.Warn("cannot note which plugin processes there are", "error", err)
+		o.launcher.cfg.Logger.Warn("cannot store the list of plugin processes", "error", err)
 	}
 }
 

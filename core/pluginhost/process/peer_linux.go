@@ -23,7 +23,7 @@ func checkPeer(conn net.Conn, session int) error {
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("look who listens on the socket: %w", err)
+		return fmt.Errorf("find out which process listens on the socket: %w", err)
 	}
 	var peer *unix.Ucred
 	var failed error
@@ -31,7 +31,7 @@ func checkPeer(conn net.Conn, session int) error {
 		failed = err
 	}
 	if failed != nil {
-		return fmt.Errorf("look who listens on the socket: %w", failed)
+		return fmt.Errorf("find out which process listens on the socket: %w", failed)
 	}
 	pid := int(peer.Pid)
 	if pid == session {

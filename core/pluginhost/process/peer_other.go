@@ -7,5 +7,5 @@ package process
 
 import "net"
 
-// checkPeer accepts everybody: other systems do not tell who listens.
+// checkPeer accepts everybody: this system does not report who listens on a socket.
 func checkPeer(net.Conn, int) error { return nil }

@@ -16,12 +16,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// output is what becomes of what one process writes.
+// output is the destination of one process's output.
 type output struct {
 	logger hclog.Logger // for go-plugin, which reads stderr with it
 	tail   *tail
 	stdout *printed
-	stderr *printed // of a process that writes to os.Stderr after Serve
+	stderr *printed // standard error of a process that writes to os.Stderr after Serve
 	stacks *stacks
 }
 
@@ -71,8 +71,8 @@ func (p *printed) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// say logs one line: with its level and values if it is one of hclog, as plugin.Logger
-// writes them.
+// say logs one line: with its level and values if it has the form of hclog, in which
+// plugin.Logger writes.
 func (p *printed) say(line string) {
 	if line == "" || p.stacks.take(line) {
 		return
@@ -95,7 +95,8 @@ func (p *printed) say(line string) {
 }
 
 // stderrLogger is the logger with which go-plugin logs what a process writes to its
-// standard error. It logs a line that is none of hclog at debug and without values.
+// standard error. go-plugin logs a line without the form of hclog at level debug and
+// without values.
 type stderrLogger struct {
 	hclog.Logger
 	stacks *stacks
@@ -143,7 +144,7 @@ func (s *stacks) take(line string) bool {
 		}
 	}
 	if s.left -= len(line) + 1; s.left >= 0 {
-		_, _ = s.file.WriteString(line + "\n") // what a full disk does not keep is lost
+		_, _ = s.file.WriteString(line + "\n") // text that does not fit on the disk is lost
 	}
 	return true
 }
@@ -167,7 +168,7 @@ func (s *stacks) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != nil {
-		_ = s.file.Close() // what was written is there
+		_ = s.file.Close() // the text is already written
 		s.file = nil
 	}
 }

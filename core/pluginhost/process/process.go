@@ -34,9 +34,9 @@ type Process struct {
 	client   *client
 	cmd      *exec.Cmd // nil if reattached
 	out      *output
-	keys     *keyPair // with which it is called; nil if it knows no certificates
+	keys     *keyPair // certificates for its calls; nil if it knows no certificates
 	socket   string   // its path; "" if it has none
-	// socketDir is the private folder of the socket; "" if it has none.
+	// socketDir is the private folder of the socket; "" if there is none.
 	socketDir string
 	oomKills  int // OOM kills in its cgroup when it was started
 	version   int // the negotiated protocol: ours or Nomad's
@@ -99,7 +99,7 @@ func (p *Process) connect(ctx context.Context) error {
 	}
 	info, err := p.introduce(ctx)
 	if err != nil {
-		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s (pid %d): does not say what it is: %w", p.File.Path, p.PID, err))
+		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("plugin %s (pid %d): does not answer Info: %w", p.File.Path, p.PID, err))
 	}
 	p.Info = info
 	return nil
@@ -124,19 +124,20 @@ func (p *Process) Stop() {
 	p.clear()
 }
 
-// Kill ends the process at once; one that is hung answers no request to end.
+// Kill ends the process at once. It is for a hung process, which does not react to a
+// request to end.
 func (p *Process) Kill() {
 	p.signalKill()
 	p.client.end(endLimit)
 	p.clear()
 }
 
-// clear removes what is left of the process after its end. What a plugin that starts no
-// tasks has left running is ended.
+// clear removes what is left of the process after its end. If the plugin starts no tasks and
+// its children serve no mounts, clear also ends the processes that it has left running.
 func (p *Process) clear() {
 	p.removeSocket()
 	p.out.stacks.close()
-	p.launcher.limiter.ended(p.File.Name, p.PID, p.Granted.Profile != "" && p.Granted.Profile != confine.ProfileDriver)
+	p.launcher.limiter.ended(p.File.Name, p.PID, p.Granted.Profile != "" && p.Granted.Profile != confine.ProfileDriver && p.Granted.Profile != confine.ProfileVolume)
 }
 
 func (p *Process) signalKill() {

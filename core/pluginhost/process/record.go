@@ -14,7 +14,7 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// Store stores what must be known after the agent was killed. Get of a missing key
+// Store stores the data that the agent needs after it was killed. Get of a missing key
 // returns NotFound.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
@@ -22,13 +22,13 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 }
 
-// record is what the store keeps about a process.
+// record is the stored data about a process.
 type record struct {
 	PID      int
 	Network  string
 	Address  string
 	Identity string
-	Version  int // of the protocol
+	Version  int // version of the protocol
 	// Started distinguishes the process from a later one with the same PID; "" if the
 	// system does not report it.
 	Started string
@@ -37,8 +37,8 @@ type record struct {
 	// none. The store is the agent's alone, because of the key.
 	Keys   *keyPair `json:",omitempty"`
 	Server []byte   `json:",omitempty"`
-	// Granted is what the process may do; nil for one of an agent before there was any
-	// difference.
+	// Granted are the rights of the process; nil in records of agents that did not restrict
+	// plugins.
 	Granted *Granted `json:",omitempty"`
 }
 
@@ -53,7 +53,7 @@ func (p *Process) record() (record, bool) {
 	}
 	return record{
 		PID: p.PID, Network: addr.Network(), Address: addr.String(), Identity: p.Identity, Version: p.version,
-		Started: startOf(p.PID), Args: p.launcher.cfg.Args[p.File.Name], Keys: p.keys, Server: p.keys.serverCert(), Granted: &p.Granted,
+		Started: startOf(p.PID), Args: p.launcher.cfg.Args[p.File.Block()], Keys: p.keys, Server: p.keys.serverCert(), Granted: &p.Granted,
 	}, true
 }
 
@@ -67,13 +67,13 @@ func (l *Launcher) recorded(ctx context.Context, name string) (*record, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what is known of the plugin process: %w", err)
+		return nil, fmt.Errorf("read the stored data of the plugin process: %w", err)
 	}
 	rec := &record{}
 	if err := json.Unmarshal(body, rec); err != nil {
-		return nil, fmt.Errorf("decode what is known of the plugin process: %w", err)
+		return nil, fmt.Errorf("decode the stored data of the plugin process: %w", err)
 	}
-	if rec.Version == 0 { // of an agent that knew one protocol only
+	if rec.Version == 0 { // written by an agent that knew one protocol only
 		rec.Version = plugin.ProtocolVersion
 	}
 	return rec, nil
@@ -87,10 +87,10 @@ func (l *Launcher) Save(ctx context.Context, p *Process) error {
 	}
 	body, err := json.Marshal(rec)
 	if err != nil {
-		return fmt.Errorf("encode what is known of the plugin process: %w", err)
+		return fmt.Errorf("encode the stored data of the plugin process: %w", err)
 	}
 	if err := l.cfg.Store.Put(ctx, storeKey(p.File.Name), body); err != nil {
-		return fmt.Errorf("keep what is known of the plugin process: %w", err)
+		return fmt.Errorf("store the data of the plugin process: %w", err)
 	}
 	return nil
 }

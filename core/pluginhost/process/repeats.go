@@ -11,24 +11,24 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// A plugin whose device or daemon is absent is started at intervals to look again, and
-// says each time that it has found nothing. The log has that once.
+// A plugin whose device or daemon is absent is started again at intervals, and prints each
+// time that it has found nothing. The agent logs that only once.
 
 const (
-	// repeatWithin is how soon after a process another one of the plugin must say the same
-	// for it to be a repetition. It is longer than the interval of looks.
+	// repeatWithin is the time within which the same line from a later process of the
+	// plugin counts as a repetition. It is longer than the interval of those starts.
 	repeatWithin = 10 * time.Minute
 	// maxSaid bounds the lines that are remembered of one plugin.
 	maxSaid = 256
 )
 
-// sayings are what the processes of plugins have written, by plugin.
+// sayings are the recent lines of plugins' processes, by plugin.
 type sayings struct {
 	mu  sync.Mutex
 	all map[string]*saying
 }
 
-// saying is what the processes of one plugin have written.
+// saying has the recent lines of one plugin's processes.
 type saying struct {
 	mu        sync.Mutex
 	processes int
@@ -36,12 +36,12 @@ type saying struct {
 }
 
 type said struct {
-	process int // the first one that said it, of those in a row
+	process int // the first of the consecutive processes that wrote the line
 	at      time.Time
 }
 
-// next returns the logger of a new process of the plugin: what a process before it has
-// said as well is only for debugging.
+// next returns the logger of a new process of the plugin. It logs a line that an earlier
+// process has written at level debug.
 func (s *sayings) next(plugin string, log hclog.Logger) hclog.Logger {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *saying) begin() int {
 	return s.processes
 }
 
-// repeats reports whether a process before this one has said the same not long ago.
+// repeats reports whether an earlier process has written the same line recently.
 func (s *saying) repeats(process int, line string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *saying) repeats(process int, line string, now time.Time) bool {
 	return recent && before.process != process
 }
 
-// onceLogger lowers the level of what an earlier process has said.
+// onceLogger lowers the level of lines that an earlier process has written.
 type onceLogger struct {
 	hclog.Logger
 	saying  *saying

@@ -12,8 +12,8 @@ import (
 	"strconv"
 )
 
-// runner starts the process of a plugin for go-plugin, as which user and with which
-// rights it shall run. go-plugin makes a folder for the socket of each.
+// runner starts the process of a plugin for go-plugin, with its user and rights. go-plugin
+// makes a folder for the socket of each.
 type runner struct {
 	cmd    *exec.Cmd
 	start  func(cmd *exec.Cmd) error
@@ -55,7 +55,7 @@ func (r *runner) Kill(context.Context) error {
 // Stdout is the handshake.
 func (r *runner) Stdout() io.ReadCloser { return r.stdout }
 
-// Stderr is what the process writes to its standard error.
+// Stderr returns the standard error of the process.
 func (r *runner) Stderr() io.ReadCloser { return r.stderr }
 
 // Name is the path of the executable.

@@ -20,9 +20,9 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// socketNameLength is the length of what follows the directory: the folder of a process,
-// and the name that go-plugin gives to its socket. maxSocketPath is the smallest limit of
-// the supported systems.
+// socketNameLength is the length of the part of a socket's path after the directory: the
+// folder of a process, and the name that go-plugin gives to its socket. maxSocketPath is
+// the smallest limit of the supported systems.
 const (
 	socketNameLength = len("/zz") + len("/plugin") + 10
 	maxSocketPath    = 103
@@ -128,9 +128,9 @@ func sweepSocket(ctx context.Context, path string) {
 // behind, and its folder.
 func (p *Process) removeSocket() {
 	if p.socket != "" {
-		_ = os.Remove(p.socket) // who ends by itself has removed it
+		_ = os.Remove(p.socket) // a process that ended by itself has removed it
 	}
 	if p.socketDir != "" {
-		_ = os.RemoveAll(p.socketDir) // what cannot be removed is swept at the next start
+		_ = os.RemoveAll(p.socketDir) // the next start of the agent removes the rest
 	}
 }

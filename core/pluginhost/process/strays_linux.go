@@ -12,9 +12,10 @@ import (
 	"strings"
 )
 
-// strays returns the plugin processes that any agent with these sockets started:
-// they have the variable, "NAME=directory", in their environment, or one below that
-// directory, and no arguments or those of a block. What plugins start themselves, as a supervisor of tasks, has others.
+// strays returns the plugin processes that any agent with these sockets started: they have
+// the variable, "NAME=directory", in their environment, or one below that directory, and
+// either no arguments or the arguments of a plugin block. A process that a plugin starts
+// itself, such as the supervisor of tasks, has other arguments.
 func strays(variable string, blocks map[string][]string) []*os.Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -27,7 +28,7 @@ func strays(variable string, blocks map[string][]string) []*os.Process {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		p, err := os.FindProcess(pid) // first: it is the process that is looked at
+		p, err := os.FindProcess(pid) // opened before its environment is read, so that a reused pid is not killed
 		if err != nil {
 			continue
 		}

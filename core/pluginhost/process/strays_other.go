@@ -7,5 +7,5 @@ package process
 
 import "os"
 
-// strays returns nothing: other systems do not tell the environment of processes.
+// strays returns nothing: this system does not show the environment of processes.
 func strays(string, map[string][]string) []*os.Process { return nil }

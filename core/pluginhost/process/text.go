@@ -17,12 +17,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Texts of plugins are shown on terminals: names, descriptions, events and errors. They
-// are made plain here, where they enter the agent, so that nobody who shows them must
-// think of it. What a task reads or writes is left as it is.
+// Texts of plugins are shown on terminals: names, descriptions, events and errors. They are
+// cleaned here, where they enter the agent, so that no code that shows them needs to. Input
+// and output of tasks are left as they are.
 
-// verbatim are the methods whose answers are not for people: what a task is given, what
-// it wrote, and what the plugin gets back.
+// verbatim are the methods whose answers are not shown to people: inputs of tasks, output
+// of tasks, and data that the plugin gets back.
 var verbatim = map[string]bool{
 	"StartTask": true, "RecoverTask": true, "ListTasks": true, "ExecTask": true, "ExecTaskStreaming": true,
 	"Reserve": true, "ConfigSchema": true, "TaskConfigSchema": true, "CreateNetwork": true,

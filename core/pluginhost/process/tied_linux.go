@@ -11,7 +11,7 @@ import (
 )
 
 // tiedStarts starts commands on one thread, which ends only with this process: the kernel
-// kills what is tied when the thread that has started it ends.
+// kills a tied process when the thread that has started it ends.
 var tiedStarts = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -24,7 +24,7 @@ var tiedStarts = sync.OnceValue(func() chan<- func() {
 })
 
 // startTied starts a command that the kernel kills when this process has ended, however
-// that ends. It works for every executable but those that change their user.
+// that ends. It does not work for executables that change their user.
 func startTied(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // detach has set the attributes
 	started := make(chan error, 1)

@@ -9,17 +9,16 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Pings say when a process that does not answer counts as hung.
+// Pings configures when a process that does not answer counts as hung.
 type Pings struct {
-	Interval time.Duration // between pings
-	Timeout  time.Duration // for the answer
-	Failures int           // consecutive failures until it counts as hung
+	Interval time.Duration // between pings; default 10 s
+	Timeout  time.Duration // time limit for the answer; default 5 s
+	Failures int           // consecutive failures until it counts as hung; default 3
 }
 
 // Watch returns why the process is gone or hung, or the error of ctx at its end.
@@ -30,7 +29,7 @@ func (p *Process) Watch(ctx context.Context, pings Pings) error {
 	defer wg.Wait()
 	defer stop()
 	wg.Go(func() {
-		waitNotReady(watching, p.Conn)
+		waitLost(watching, p.Conn)
 		close(lost)
 	})
 	ticker := time.NewTicker(pings.Interval)
@@ -78,12 +77,23 @@ func (p *Process) ping(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// waitNotReady returns when the connection is lost, which reveals the end of a process
-// at once, even of one that is not our child.
-func waitNotReady(ctx context.Context, conn *grpc.ClientConn) {
-	for state := conn.GetState(); state == connectivity.Ready; state = conn.GetState() {
-		if !conn.WaitForStateChange(ctx, state) {
+// conn is the state of a connection; *grpc.ClientConn implements it.
+type conn interface {
+	GetState() connectivity.State
+	WaitForStateChange(context.Context, connectivity.State) bool
+}
+
+// waitLost returns when an established connection is lost, which reveals the end of a
+// process at once, even of one that is not our child. A connection on which a call was
+// answered may still say that it connects: gRPC lets calls pass first and changes the
+// state after that.
+func waitLost(ctx context.Context, c conn) {
+	state, established := c.GetState(), false
+	for state == connectivity.Ready || state == connectivity.Connecting && !established {
+		established = established || state == connectivity.Ready
+		if !c.WaitForStateChange(ctx, state) {
 			return
 		}
+		state = c.GetState()
 	}
 }

@@ -4,6 +4,7 @@
 package supervise
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -39,25 +40,42 @@ type Shared struct {
 // Timing says when plugins are started again, upgraded and rolled back.
 type Timing struct {
 	Pings      process.Pings
-	BackoffMin time.Duration // before the first restart
-	BackoffMax time.Duration
-	// A plugin that fails CrashLoopFailures times within CrashLoopWindow is started
-	// only every BackoffMax, until a process has run for Steady, which also resets the
-	// backoff.
+	BackoffMin time.Duration // before the first restart; default 250 ms
+	BackoffMax time.Duration // default 1 min
+	// A plugin that fails CrashLoopFailures times (default 5) within CrashLoopWindow
+	// (default 5 min) is started only every BackoffMax, until a process has run for
+	// Steady (default 1 min), which also resets the backoff.
 	CrashLoopFailures int
 	CrashLoopWindow   time.Duration
 	Steady            time.Duration
 	// AbsentInterval is the interval of checks on a machine that lacks what a plugin
-	// needs.
+	// needs; default 1 min.
 	AbsentInterval time.Duration
 	// UpgradeTimeout limits the time for a new version to become ready, and
 	// RetireTimeout how long the old one continues for calls in progress.
-	UpgradeTimeout time.Duration
-	RetireTimeout  time.Duration
+	UpgradeTimeout time.Duration // default 1 min
+	RetireTimeout  time.Duration // default 5 min
 	// A version that crashes ProbationCrashes times within Probation after its takeover
 	// is rolled back.
-	Probation        time.Duration
-	ProbationCrashes int
+	Probation        time.Duration // default 1 min
+	ProbationCrashes int           // default 3
+}
+
+// SetDefaults replaces zero values with the defaults.
+func (t *Timing) SetDefaults() {
+	t.Pings.Interval = cmp.Or(t.Pings.Interval, 10*time.Second)
+	t.Pings.Timeout = cmp.Or(t.Pings.Timeout, 5*time.Second)
+	t.Pings.Failures = cmp.Or(t.Pings.Failures, 3)
+	t.BackoffMin = cmp.Or(t.BackoffMin, 250*time.Millisecond)
+	t.BackoffMax = cmp.Or(t.BackoffMax, time.Minute)
+	t.CrashLoopFailures = cmp.Or(t.CrashLoopFailures, 5)
+	t.CrashLoopWindow = cmp.Or(t.CrashLoopWindow, 5*time.Minute)
+	t.Steady = cmp.Or(t.Steady, time.Minute)
+	t.AbsentInterval = cmp.Or(t.AbsentInterval, time.Minute)
+	t.UpgradeTimeout = cmp.Or(t.UpgradeTimeout, time.Minute)
+	t.RetireTimeout = cmp.Or(t.RetireTimeout, 5*time.Minute)
+	t.Probation = cmp.Or(t.Probation, time.Minute)
+	t.ProbationCrashes = cmp.Or(t.ProbationCrashes, 3)
 }
 
 // Prune removes the versions of a plugin to which nothing can return.
@@ -66,7 +84,7 @@ func (h *Shared) Prune(name string) {
 	h.Versions.Prune(name, m.Running, m.Previous)
 }
 
-// configs are the blocks for what a plugin serves.
+// configs returns the configuration blocks for the names that a plugin serves.
 func (s *Plugin) configs(parts kinds.Parts) map[string]map[string]any {
 	return s.configsWith(s.shared.Catalog.Get(s.name).Config, parts)
 }
@@ -75,6 +93,9 @@ func (s *Plugin) configs(parts kinds.Parts) map[string]map[string]any {
 // names that the plugin serves, each with a block, these are their blocks; otherwise
 // it is the block of all names.
 func (s *Plugin) configsWith(config map[string]any, parts kinds.Parts) map[string]map[string]any {
+	if f := s.File(); f.Of != "" {
+		return map[string]map[string]any{f.Serves: f.Config}
+	}
 	if config == nil {
 		return s.shared.Blocks
 	}
@@ -90,7 +111,8 @@ func (s *Plugin) configsWith(config map[string]any, parts kinds.Parts) map[strin
 	return blocks
 }
 
-// blockOf is a block as JSON has it, or as a file of HCL, where blocks are lists.
+// blockOf returns a block from its JSON form, or from its HCL form, in which blocks are
+// lists.
 func blockOf(value any) (map[string]any, bool) {
 	if list, ok := value.([]any); ok && len(list) == 1 {
 		value = list[0]

@@ -67,7 +67,7 @@ func (s *Plugin) Replace(ctx context.Context, f process.File) error {
 // switchFile upgrades to the file that lies in plugin_dir now.
 func (s *Plugin) switchFile(ctx context.Context, now *live, f process.File, digest string) (*live, error) {
 	m := s.shared.Catalog.Get(s.name)
-	if now == nil || m.Running == digest { // nothing to take over from, or the same bytes in another file
+	if now == nil || m.Running == digest { // no process to take over from, or the same bytes in another file
 		return s.comeBack(ctx, now, f)
 	}
 	s.shared.Logger.Info("the file of a plugin was replaced", "plugin", s.name, "digest", digest)

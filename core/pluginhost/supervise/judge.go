@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// blamelessError is a failure that says nothing about the version that was tried: its
+// blamelessError is a failure that is not the fault of the version that was tried: the
 // destination is not writable, or the request was wrong.
 type blamelessError struct{ error }
 
@@ -45,7 +45,7 @@ func (s *Plugin) judge(ctx context.Context, digest string, err error) {
 type probation struct {
 	until   time.Time
 	crashes int
-	digest  string // that is on probation
+	digest  string // digest of the version on probation
 }
 
 // onProbation begins the probation, if there is a version to return to.
@@ -58,8 +58,8 @@ func (s *Plugin) onProbation(digest string) {
 	s.probation = &probation{until: time.Now().Add(s.shared.Probation), digest: digest}
 }
 
-// crashed counts a failure. If a version on probation has crashed too often, it
-// returns to the previous version and returns its process.
+// crashed counts a failure. If a version on probation has crashed too often, crashed rolls
+// back to the previous version and returns its process.
 func (s *Plugin) crashed(ctx context.Context, reason error) *live {
 	on := s.probation
 	if on == nil || time.Now().After(on.until) {

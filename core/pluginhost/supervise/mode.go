@@ -12,7 +12,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Mode is what an operator wants of a plugin.
+// Mode is the operator's setting for a plugin: enabled, disabled or removed.
 type Mode int
 
 // The modes.
@@ -28,7 +28,7 @@ func (s *Plugin) setMode(m Mode) {
 	s.mode = m
 }
 
-// Mode returns what an operator wants of the plugin.
+// Mode returns the operator's setting for the plugin.
 func (s *Plugin) Mode() Mode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func (s *Plugin) Reload(ctx context.Context) (err error) {
 		next, err := s.upgrade(ctx, now, c)
 		if err != nil {
 			s.set(func(st *Status) { st.UpgradeError = err })
-			return next, fmt.Errorf("reload plugin %q: the process before goes on: %w", name, err)
+			return next, fmt.Errorf("reload plugin %q: the previous process stays: %w", name, err)
 		}
 		return next, nil
 	})

@@ -25,7 +25,7 @@ type Plugin struct {
 	ended  chan struct{} // closed when run has returned
 
 	wake      bell       // rings when a process is wanted
-	probation *probation // of run
+	probation *probation // used by run only
 	freedAt   time.Time  // when names were last claimed that had become free
 	patience  time.Time  // until when it runs although it is withdrawn and has no tasks
 
@@ -72,6 +72,21 @@ func Start(ctx context.Context, shared *Shared, f process.File, m Mode, firstDon
 	return s
 }
 
+// StartResting makes a plugin that has no process until one is demanded.
+func StartResting(ctx context.Context, shared *Shared, f process.File) *Plugin {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Plugin{
+		shared: shared, name: f.Name, file: f, asked: make(chan operation), stop: cancel, ended: make(chan struct{}), wake: newBell(),
+		status: Status{Name: f.Name, Path: f.Path, State: StateResting},
+	}
+	s.note(process.Identity(f.Path))
+	shared.Go(func() {
+		s.noteDigest(ctx, nil)
+		s.run(ctx, true, func() {})
+	})
+	return s
+}
+
 // Stop ends the plugin and its process, and returns when they have ended.
 func (s *Plugin) Stop() {
 	s.stop()
@@ -81,7 +96,8 @@ func (s *Plugin) Stop() {
 // Name is the plugin's name.
 func (s *Plugin) Name() string { return s.name }
 
-// Demand starts a process at once if the plugin has none because nobody needed one.
+// Demand starts a process at once if the plugin rests, that is, has none because nobody
+// needed it.
 func (s *Plugin) Demand() { s.wake.ring() }
 
 // ask has run carry out an operation and returns its outcome.
@@ -93,7 +109,7 @@ func (s *Plugin) ask(ctx context.Context, do func(context.Context, *live) (*live
 	case <-s.ended:
 		return errdefs.Abortedf("plugin %q: it was stopped meanwhile", s.name)
 	case <-ctx.Done():
-		return fmt.Errorf("plugin %q: wait for what is being done to it: %w", s.name, ctx.Err())
+		return fmt.Errorf("plugin %q: wait for the end of another operation on it: %w", s.name, ctx.Err())
 	}
 }
 
@@ -137,9 +153,12 @@ func (s *Plugin) set(f func(*Status)) {
 // a working version. It runs in the background, because the file may be large.
 func (s *Plugin) noteDigest(ctx context.Context, now *live) {
 	f := s.File()
+	if f.Of != "" { // the plugin's own does
+		return
+	}
 	digest, err := s.shared.Versions.Digest(f.Binary())
 	if err != nil {
-		s.shared.Logger.Debug("the digest of a plugin cannot be told", "plugin", s.name, "error", err)
+		s.shared.Logger.Debug("the digest of a plugin could not be computed", "plugin", s.name, "error", err)
 		return
 	}
 	if s.snapshot().Digest != digest {
@@ -332,7 +351,7 @@ func (s *Plugin) end(now *live) {
 		return
 	}
 	now.detach(context.Canceled)
-	if s.shared.Keep() {
+	if s.shared.Keep() && s.File().Of == "" { // an instance is asked for again by the next agent
 		now.proc.Leave()
 		return
 	}

@@ -43,9 +43,9 @@ type Status struct {
 	State      State
 	Restarts   int
 	Reattached bool
-	// Granted is what the current or last process may do; nil before there was one. TLS
-	// says whether both sides of its connection prove who they are, Socket where it
-	// listens, and Stacks names the file with the stacks that it wrote at a SIGQUIT.
+	// Granted are the rights of the current or last process; nil before there was one. TLS
+	// says whether its connection uses mutual TLS, Socket is the path on which it listens,
+	// and Stacks the file with the stacks that it wrote at a SIGQUIT.
 	Granted *process.Granted
 	TLS     bool
 	Socket  string
@@ -65,10 +65,10 @@ type Status struct {
 	UpgradeError error
 	// Previous is the digest of the version to which a rollback returns.
 	Previous string
-	// Warnings says what of the plugin is left out, such as a name that another plugin
-	// serves.
+	// Warnings lists the parts of the plugin that the host does not use, such as a name
+	// that another plugin serves.
 	Warnings []string
-	Tasks    int                  // that the host knows of
+	Tasks    int                  // number of its tasks that the host knows
 	Bad      []install.BadVersion // not tried again automatically
 	Work     *install.Work        // current or last operation on it; nil if there was none
 

@@ -24,9 +24,9 @@ type candidate struct {
 	place func() error
 }
 
-// upgrade starts the candidate beside the current process, has it recover every task,
-// and switches to it. If anything fails, the candidate is ended and now continues
-// unchanged. It runs in s.run.
+// upgrade starts the candidate beside the current process, makes it recover every task, and
+// switches to it. If anything fails, the candidate is ended and now continues unchanged. It
+// runs in s.run.
 func (s *Plugin) upgrade(ctx context.Context, now *live, c candidate) (*live, error) {
 	ready, cancel := context.WithTimeout(ctx, s.shared.UpgradeTimeout)
 	defer cancel()

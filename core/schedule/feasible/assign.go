@@ -19,8 +19,13 @@ const (
 )
 
 // Exclusive reports whether allocs of the group use ports, cores or devices, so that
-// each needs resources of its own.
+// each needs resources of its own, or volumes, which one alloc may have for itself.
 func Exclusive(tg *model.TaskGroup) bool {
+	for _, v := range tg.Volumes {
+		if v.IsHost() || v.IsCSI() {
+			return true
+		}
+	}
 	for _, nw := range tg.Networks {
 		if len(nw.ReservedPorts)+len(nw.DynamicPorts) > 0 {
 			return true
@@ -279,8 +284,7 @@ func (c *Checker) chooseDevice(u *Usage, taken map[string]bool, n *model.Node, a
 			}
 			score := c.deviceScore(ask, &traits)
 			for _, i := range s.Instances {
-				key := deviceKey(g.Vendor, g.Type, g.Name, i.ID)
-				if rank, ok := p.orderDevice(i); ok && i.Healthy && !u.devices[key] && !taken[key] {
+				if rank, ok := p.orderDevice(i); ok && u.free(g, i) && !taken[deviceKey(g.Vendor, g.Type, g.Name, i.ID)] {
 					free = append(free, instance{i.ID, rank, score})
 				}
 			}
@@ -321,6 +325,32 @@ func (c *Checker) instances(ask *model.RequestedDevice, t *model.NodeTraits) uin
 		}
 	}
 	return n
+}
+
+// free reports whether a new alloc can get an instance of a group of devices.
+func (u *Usage) free(g *model.NodeDeviceResource, i *model.NodeDevice) bool {
+	return i.Healthy && !u.devices[deviceKey(g.Vendor, g.Type, g.Name, i.ID)]
+}
+
+// DevicesFree returns how many healthy instances that a request accepts are free on a node,
+// in the group of devices that has the most of them: a request is met from one group.
+func (c *Checker) DevicesFree(u *Usage, n *model.Node, ask *model.RequestedDevice) (most int64) {
+	for _, g := range n.NodeResources.Devices {
+		free := int64(0)
+		for _, s := range g.Alike() {
+			traits := model.DeviceTraits{Vendor: g.Vendor, Type: g.Type, Name: g.Name, Attributes: s.Attributes}
+			if !c.deviceMatches(ask, &traits) {
+				continue
+			}
+			for _, i := range s.Instances {
+				if u.free(g, i) {
+					free++
+				}
+			}
+		}
+		most = max(most, free)
+	}
+	return most
 }
 
 func (c *Checker) deviceMatches(ask *model.RequestedDevice, d *model.DeviceTraits) bool {

@@ -28,6 +28,11 @@ const (
 // its answers per computed class; make one per group and evaluation.
 type Checker struct {
 	m        *matcher
+	job      *model.Job
+	tg       *model.TaskGroup
+	state    VolumeView          // nil: dynamic host volumes are not looked at
+	mounts   bool                // the group requests volumes
+	csi      bool                // some of them are of type csi
 	region   string              // of the job, and so of all nodes
 	byClass  []*model.Constraint // same answer within a computed class
 	byNode   []*model.Constraint // constraints that use unique values
@@ -39,9 +44,10 @@ type Checker struct {
 	stays    map[string]string // the same for allocs that run
 }
 
-// NewChecker returns the checker of a group of a job.
+// NewChecker returns the checker of a group of a job, for questions in which it does not
+// matter which dynamic host volumes there are: see WithVolumes.
 func NewChecker(job *model.Job, tg *model.TaskGroup) *Checker {
-	c := &Checker{m: newMatcher(), region: job.Region, verdicts: map[string]string{}, stays: map[string]string{}, networks: tg.Networks}
+	c := &Checker{m: newMatcher(), job: job, tg: tg, region: job.Region, verdicts: map[string]string{}, stays: map[string]string{}, networks: tg.Networks}
 	c.add(job.Constraints)
 	c.add(tg.Constraints)
 	for _, t := range tg.Tasks {
@@ -53,9 +59,14 @@ func NewChecker(job *model.Job, tg *model.TaskGroup) *Checker {
 	}
 	for _, name := range slices.Sorted(maps.Keys(tg.Volumes)) {
 		c.volumes = append(c.volumes, tg.Volumes[name])
+		c.csi = c.csi || tg.Volumes[name].IsCSI()
+		c.mounts = c.mounts || c.csi || tg.Volumes[name].IsHost()
 	}
 	return c
 }
+
+// WithVolumes makes the checker look at the host volumes of a state. It returns c.
+func (c *Checker) WithVolumes(s VolumeView) *Checker { c.state = s; return c }
 
 func (c *Checker) add(cs []*model.Constraint) {
 	for _, k := range cs {
@@ -71,17 +82,28 @@ func (c *Checker) add(cs []*model.Constraint) {
 }
 
 // Escaped reports whether some constraint must be checked for each node.
-func (c *Checker) Escaped() bool { return len(c.byNode) > 0 }
+func (c *Checker) Escaped() bool { return len(c.byNode) > 0 || c.csi }
 
 // Check returns "" if the group may run on n, otherwise the reason why not.
 func (c *Checker) Check(n *model.Node) string {
-	return c.check(n, c.verdicts, c.checkClass)
+	if r := c.check(n, c.verdicts, c.checkClass); r != "" || !c.mounts {
+		return r
+	}
+	if why := c.checkMounts(n); why != "" || !c.csi || c.state == nil {
+		return why
+	}
+	return c.checkCSI(n)
 }
 
 // Stays returns "" if an alloc of the group that runs on n may stay there, otherwise the
 // reason why not. A driver, device or network that is out of order at the moment is none: the
 // plugin may be starting again, and the task runs without it.
-func (c *Checker) Stays(n *model.Node) string { return c.check(n, c.stays, c.checkPlace) }
+func (c *Checker) Stays(n *model.Node) string {
+	if r := c.check(n, c.stays, c.checkPlace); r != "" || !c.mounts {
+		return r
+	}
+	return c.lostMounts(n)
+}
 
 func (c *Checker) check(n *model.Node, verdicts map[string]string, checkClass func(*model.NodeTraits) string) string {
 	reason, known := verdicts[n.ComputedClass]
@@ -116,6 +138,11 @@ func (c *Checker) checkClass(t *model.NodeTraits) string {
 			return ReasonDrivers
 		}
 	}
+	for _, v := range c.volumes { // those of the names that differ per alloc, and dynamic ones: checkMounts
+		if readOnly, ok := t.HostVolumes[v.Source]; v.IsHost() && !v.PerAlloc && (!ok || readOnly && v.Writes()) {
+			return ReasonHostVolumes
+		}
+	}
 	for _, nw := range c.networks {
 		if r := c.checkMode(nw.Mode, t); r != "" {
 			return r
@@ -144,15 +171,11 @@ func (c *Checker) checkClassConstraints(t *model.NodeTraits) string {
 	return c.constraints(c.byClass, func(target string) (string, bool) { return resolve(target, c.region, t) })
 }
 
-// checkRest checks volumes and the addresses of ports.
+// checkRest checks the types of volumes and the addresses of ports.
 func (c *Checker) checkRest(t *model.NodeTraits) string {
 	for _, v := range c.volumes {
-		if v.Type != "" && v.Type != "host" {
+		if !v.IsHost() && !v.IsCSI() {
 			return fmt.Sprintf("%s %q", ReasonVolumeType, v.Type)
-		}
-		readOnly, ok := t.HostVolumes[v.Source]
-		if v.PerAlloc || !ok || readOnly && !v.ReadOnly {
-			return ReasonHostVolumes
 		}
 	}
 	for _, nw := range c.networks {

@@ -72,9 +72,8 @@ func TestComputedClassIgnoresOnlyWhatIsUnique(t *testing.T) {
 func TestVolumesThatNobodyHonoursAreNotPlaced(t *testing.T) {
 	n := &model.Node{ComputedClass: "c", HostVolumes: map[string]*model.HostVolumeConfig{"data": {Name: "data"}, "data[0]": {}}}
 	for want, v := range map[string]*model.VolumeRequest{
-		"":                                   {Name: "v", Type: "host", Source: "data"},
-		feasible.ReasonHostVolumes:           {Name: "v", Type: "host", Source: "data", PerAlloc: true},
-		feasible.ReasonVolumeType + ` "csi"`: {Name: "v", Type: "csi", Source: "data"},
+		"":                         {Name: "v", Type: "host", Source: "data"},
+		feasible.ReasonHostVolumes: {Name: "v", Type: "host", Source: "other", PerAlloc: true},
 		feasible.ReasonVolumeType + ` "something"`: {Name: "v", Type: "something"},
 	} {
 		tg := &model.TaskGroup{Volumes: map[string]*model.VolumeRequest{"v": v}}

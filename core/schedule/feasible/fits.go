@@ -13,11 +13,14 @@ import (
 type Change struct {
 	Stop  []*model.Allocation // their resources are free for Place
 	Place []*model.Allocation // new allocs
+	// Elsewhere are the new allocs of the plan on other nodes: volumes of type csi are not
+	// of one node.
+	Elsewhere []*model.Allocation
 }
 
 // Fits returns "" if the change fits on n in the view, otherwise what is lacking:
-// "cpu", "memory", "disk", "cores", "devices", a port collision or ReasonNUMA. A change
-// that places nothing always fits.
+// "cpu", "memory", "disk", "cores", "devices", a port collision, ReasonNUMA or why a volume
+// cannot be used. A change that places nothing always fits.
 func Fits(v PlanView, n *model.Node, c Change) string {
 	if len(c.Place) == 0 {
 		return ""
@@ -46,6 +49,12 @@ func Fits(v PlanView, n *model.Node, c Change) string {
 	}
 	if d := Lacking(CapacityOf(n), Capacity{cpu, mem, disk}); d != "" {
 		return d
+	}
+	if why := fitsVolumes(v, n, c.Place); why != "" {
+		return why
+	}
+	if why := fitsCSI(v, n, c.Place, c.Elsewhere); why != "" {
+		return why
 	}
 	if !exclusive && n.NodeMaxAllocs == 0 {
 		return ""
@@ -115,7 +124,7 @@ func Crowded(n *model.Node, allocs int) string {
 // SameRoom reports whether two states of a node are equal in everything that Fits
 // reads of it.
 func SameRoom(a, b *model.Node) bool {
-	return a.NodeMaxAllocs == b.NodeMaxAllocs &&
+	return a.NodeMaxAllocs == b.NodeMaxAllocs && reflect.DeepEqual(a.HostVolumes, b.HostVolumes) && reflect.DeepEqual(a.CSINodePlugins, b.CSINodePlugins) &&
 		reflect.DeepEqual(a.NodeResources, b.NodeResources) && reflect.DeepEqual(a.ReservedResources, b.ReservedResources)
 }
 

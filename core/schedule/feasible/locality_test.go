@@ -58,6 +58,12 @@ func (view) AllocByID(string) *model.Allocation      { return nil }
 func (view) AllocsByNode(string) []*model.Allocation { return nil }
 func (view) NodeUsed(string) (cpu, mem, disk int64)  { return 0, 0, 0 }
 func (v view) JobOf(*model.Allocation) *model.Job    { return v.job }
+
+func (v view) HostVolumeByID(string) *model.HostVolume             { return nil }
+func (v view) HostVolumesByNode(string) []*model.HostVolume        { return nil }
+func (v view) CSIVolumeByID(string, string) *model.CSIVolume       { return nil }
+func (v view) CSIVolumeHolders(string, string) []*model.Allocation { return nil }
+func (v view) VolumeClaimOf(*model.VolumeClaim) *model.VolumeClaim { return nil }
 func accepts(n *model.Node, tg *model.TaskGroup, r *model.AllocatedResources) string {
 	return feasible.Fits(view{&model.Job{TaskGroups: []*model.TaskGroup{tg}}}, n, feasible.Change{Place: []*model.Allocation{{TaskGroup: "g", AllocatedResources: r}}})
 }

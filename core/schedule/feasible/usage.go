@@ -22,7 +22,7 @@ type NodeView interface {
 // PlanView is what Fits reads of the state.
 type PlanView interface {
 	NodeView
-	JobOf(a *model.Allocation) *model.Job
+	VolumeView
 }
 
 // Capacity is the capacity of a node for allocs.
@@ -148,10 +148,19 @@ func collision(label string, port int) string {
 	return "network: reserved port collision " + label + "=" + strconv.Itoa(port)
 }
 
-// bitmap is the set of used ports of one address.
-type bitmap [65536 / 64]uint64
+// bitmap is the set of used ports of one address. The ports of a page are bits of words; a
+// page of which no port is used is nil, because most nodes use few pages.
+type bitmap [65536 / pagePorts]*[pagePorts / 64]uint64
 
-func (b *bitmap) has(p int) bool { return p < 0 || p > 65535 || b[p>>6]&(1<<(p&63)) != 0 }
+const pagePorts = 1024
+
+func (b *bitmap) has(p int) bool {
+	if p < 0 || p > 65535 {
+		return true
+	}
+	page := b[p/pagePorts]
+	return page != nil && page[p%pagePorts/64]&(1<<(p&63)) != 0
+}
 
 // set adds p and reports whether it was already used.
 func (b *bitmap) set(p int) bool {
@@ -159,7 +168,10 @@ func (b *bitmap) set(p int) bool {
 		return true
 	}
 	was := b.has(p)
-	b[p>>6] |= 1 << (p & 63)
+	if b[p/pagePorts] == nil {
+		b[p/pagePorts] = new([pagePorts / 64]uint64)
+	}
+	b[p/pagePorts][p%pagePorts/64] |= 1 << (p & 63)
 	return was
 }
 

@@ -12,13 +12,15 @@ type Ask struct{ CPU, Memory, Disk int64 }
 type Columns struct {
 	CapCPU, CapMemory, CapDisk    []int64
 	UsedCPU, UsedMemory, UsedDisk []int64
+
+	all []int64 // of which the columns are parts, unless a row too many was appended
 }
 
 // NewColumns returns columns with capacity for n rows.
 func NewColumns(n int) *Columns {
-	buf := make([]int64, 6*n)
+	buf := columns.get(6 * n)
 	col := func(i int) []int64 { return buf[i*n : i*n : (i+1)*n] }
-	return &Columns{col(0), col(1), col(2), col(3), col(4), col(5)}
+	return &Columns{CapCPU: col(0), CapMemory: col(1), CapDisk: col(2), UsedCPU: col(3), UsedMemory: col(4), UsedDisk: col(5), all: buf}
 }
 
 // Append adds a row.

@@ -33,6 +33,20 @@ type Picker struct {
 	parts   []int8  // by row: index of its tree in the cell
 	byValue []map[int32][]int32
 	top     *tree
+	said    [explained]explanation // the newest explanations, in a ring
+	next    int
+}
+
+// explained is how many explanations are kept. Rows of equal nodes have equal scores, so
+// most placements share the explanation of an earlier one.
+const explained = 8
+
+// explanation is what Explain returned for a row with these parts of its score.
+type explanation struct {
+	fit, antiAffinity, affinity, spread float64
+	penalty                             bool
+	spreads                             bool
+	parts                               map[string]float64
 }
 
 type cell struct {
@@ -46,7 +60,7 @@ func NewPicker(cols *Columns, o Options) *Picker {
 	n := len(cols.CapCPU)
 	p := &Picker{
 		cols: cols, o: o, out: make([]bool, n), penalty: make([]bool, n),
-		cellOf: make([]int32, n), leafOf: make([]int32, n), parts: make([]int8, n),
+		cellOf: indexes.get(n), leafOf: indexes.get(n), parts: make([]int8, n),
 	}
 	for i := range p.cellOf {
 		p.cellOf[i] = -1
@@ -268,22 +282,38 @@ func (p *Picker) Refresh(row int) {
 	p.top.set(int(ci), score)
 }
 
-// Explain returns the parts of a row's score by name.
+// Explain returns the parts of a row's score by name. The caller must not change them.
 func (p *Picker) Explain(row int) map[string]float64 {
-	out := map[string]float64{
-		PartBinpack:      p.fit(row),
-		PartAntiAffinity: antiAffinity(p.o.Collisions[row], p.o.Desired),
-		PartPenalty:      0,
-		PartAffinity:     0,
-	}
-	if p.penalty[row] {
-		out[PartPenalty] = -1
-	}
+	e := explanation{fit: p.fit(row), antiAffinity: antiAffinity(p.o.Collisions[row], p.o.Desired), penalty: p.penalty[row]}
 	if p.o.Affinity != nil {
-		out[PartAffinity] = p.o.Affinity[row]
+		e.affinity = p.o.Affinity[row]
 	}
 	if len(p.o.Spreads) > 0 && p.cellOf[row] >= 0 {
-		out[PartSpread] = p.spread(p.cells[p.cellOf[row]])
+		e.spreads, e.spread = true, p.spread(p.cells[p.cellOf[row]])
+	}
+	for i := range p.said {
+		if s := &p.said[i]; s.parts != nil && s.same(&e) {
+			return s.parts
+		}
+	}
+	e.parts = e.byName()
+	p.said[p.next%explained] = e
+	p.next++
+	return e.parts
+}
+
+// same reports whether two explanations say the same.
+func (e *explanation) same(o *explanation) bool {
+	return e.fit == o.fit && e.antiAffinity == o.antiAffinity && e.affinity == o.affinity && e.spread == o.spread && e.penalty == o.penalty && e.spreads == o.spreads
+}
+
+func (e *explanation) byName() map[string]float64 {
+	out := map[string]float64{PartBinpack: e.fit, PartAntiAffinity: e.antiAffinity, PartPenalty: 0, PartAffinity: e.affinity}
+	if e.penalty {
+		out[PartPenalty] = -1
+	}
+	if e.spreads {
+		out[PartSpread] = e.spread
 	}
 	return out
 }

@@ -20,7 +20,7 @@ func newTree(n int) *tree {
 	for size < n {
 		size *= 2
 	}
-	t := &tree{size: size, value: make([]float64, size), winner: make([]int32, 2*size)}
+	t := &tree{size: size, value: values.get(size), winner: indexes.get(2 * size)}
 	for i := range t.value {
 		t.value[i] = none
 		t.winner[size+i] = int32(i)

@@ -85,6 +85,7 @@ func (r *run) reunite(s *slots, as []*model.Allocation) {
 			r.dismiss(a)
 		default:
 			s.contested[holder.ID] = s.contested[holder.ID] || younger
+			s.beside[holder.ID] = append(s.beside[holder.ID], a)
 			r.counts(a.TaskGroup).Ignore++ // in addition to the count
 		}
 	}

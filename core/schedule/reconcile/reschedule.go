@@ -10,8 +10,11 @@ import (
 )
 
 // FailedAt returns when an alloc ended: the end of its last task, or else its last
-// change.
+// change. One that runs and is unhealthy has failed when that was said of it.
 func FailedAt(a *model.Allocation) time.Time {
+	if s := a.DeploymentStatus; s.IsUnhealthy() && !a.ClientTerminalStatus() && !s.Timestamp.IsZero() {
+		return s.Timestamp
+	}
 	var last time.Time
 	for _, s := range a.TaskStates {
 		if s.FinishedAt != nil && s.FinishedAt.After(last) {
@@ -35,6 +38,25 @@ func NextReschedule(p *model.ReschedulePolicy, a *model.Allocation) (time.Time, 
 		return time.Time{}, false
 	}
 	return failed.Add(Delay(p, a)), true
+}
+
+// Irreplaceable says why nothing replaces an alloc of the job that has failed, or that is
+// unhealthy in its deployment; "" if something will, now or later.
+func Irreplaceable(job *model.Job, a *model.Allocation) string {
+	if a.NextAllocation != "" || a.DesiredTransition.ShouldForceReschedule() || a.DesiredTransition.ShouldMigrate() && !a.ClientTerminalStatus() {
+		return ""
+	}
+	tg := job.LookupTaskGroup(a.TaskGroup)
+	switch {
+	case tg == nil:
+		return ""
+	case job.Type == model.JobTypeSystem:
+		return "system jobs replace it only by a new version"
+	}
+	if _, again := NextReschedule(tg.ReschedulePolicy, a); !again {
+		return "its reschedule block allows no further attempt"
+	}
+	return ""
 }
 
 func events(a *model.Allocation) []*model.RescheduleEvent {

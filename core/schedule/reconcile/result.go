@@ -4,6 +4,8 @@
 package reconcile
 
 import (
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -17,6 +19,7 @@ const (
 	DescLost         = "alloc is lost since its node is down"
 	DescUnknown      = "alloc is unknown since its node is disconnected"
 	DescRescheduled  = "alloc was rescheduled because it failed"
+	DescUnhealthy    = "alloc was rescheduled because it is unhealthy"
 	DescReconnected  = "alloc not needed due to disconnected client reconnect"
 	DescFollowUp     = "created for delayed rescheduling"
 	DescDisconnected = "created for delayed disconnect timeout"
@@ -44,6 +47,8 @@ type Input struct {
 	// version, and takes them on its node; nil if they do not fit there or a task cannot get
 	// others while it runs.
 	Resize func(tg *model.TaskGroup, a *model.Allocation) *model.AllocatedResources
+	// Depend shows what groups and jobs depend on; nil: nothing is held back.
+	Depend DependView
 }
 
 // Placement requests one new alloc.
@@ -84,4 +89,28 @@ type Result struct {
 	DeploymentUpdates []*model.DeploymentStatusUpdate
 	FollowUps         []FollowUp
 	Updates           map[string]*model.DesiredUpdates
+	Held              map[string]*model.Hold // by group: what is not placed, because it depends on others
+}
+
+// lists keeps lists of placements of finished decisions for later ones.
+var lists sync.Pool
+
+// grow makes room for n more placements.
+func (r *Result) grow(n int) {
+	if b, ok := lists.Get().(*[]Placement); ok && r.Place == nil && cap(*b) >= n {
+		r.Place = (*b)[:0]
+		return
+	}
+	r.Place = slices.Grow(r.Place, n)
+}
+
+// Release gives the list of placements back. The result must not be used any more.
+func (r *Result) Release() {
+	if cap(r.Place) == 0 {
+		return
+	}
+	clear(r.Place)
+	place := r.Place
+	lists.Put(&place)
+	r.Place = nil
 }

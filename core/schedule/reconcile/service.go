@@ -108,19 +108,21 @@ func (r *run) end(a *model.Allocation) {
 func (r *run) group(tg *model.TaskGroup, allocs []*model.Allocation) {
 	u := r.counts(tg.Name)
 	s := r.sort(tg, allocs)
+	s.hold = r.hold(tg, allocs)
 	for _, a := range s.oldCanaries {
 		r.stopIfLive(a, DescNotNeeded)
 	}
 	s.dropSurplus(r, u)
 	updates := s.planUpdates(r, u)
 	canarying := r.canaries(tg, s, updates, u)
-	r.replace(tg, s, canarying, u)
-	placed := r.missing(tg, s, canarying, u)
+	placed := r.replace(tg, s, canarying, u)
+	placed += r.missing(tg, s, canarying, u)
 	r.roll(tg, s, updates, canarying, placed, u)
 }
 
-// replace places replacements for allocs that are lost, migrate or have failed.
-func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.DesiredUpdates) {
+// replace places replacements for allocs that are lost, migrate, have failed or are
+// unhealthy, and returns how many of them join the deployment.
+func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.DesiredUpdates) (joined int) {
 	for _, l := range s.leaving {
 		if !l.vacant {
 			r.stop(l.alloc, l.desc, l.clientStatus)
@@ -138,15 +140,24 @@ func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 			}
 		}
 		p := Placement{Job: r.Job, Group: tg, Name: l.alloc.Name, Previous: l.alloc, Reschedule: l.reschedule}
-		r.inherit(&p, tg, canarying)
+		r.inherit(&p, tg, canarying || s.hold != nil)
+		if s.hold != nil && p.Job == r.Job {
+			r.holdBack(tg, s.hold, 1)
+			continue
+		}
+		if p.Deployment != "" {
+			joined++
+		}
 		r.res.Place = append(r.res.Place, p)
 	}
+	return joined
 }
 
-// inherit sets the version and deployment of the replacement of p.Previous.
-func (r *run) inherit(p *Placement, tg *model.TaskGroup, canarying bool) {
+// inherit sets the version and deployment of the replacement of p.Previous. With keep it
+// runs the version that p.Previous ran.
+func (r *run) inherit(p *Placement, tg *model.TaskGroup, keep bool) {
 	prev := p.Previous
-	if old := r.jobOf(prev); canarying && prev.JobVersion != r.Job.Version && old.LookupTaskGroup(tg.Name) != nil {
+	if old := r.jobOf(prev); keep && prev.JobVersion != r.Job.Version && old.LookupTaskGroup(tg.Name) != nil {
 		p.Job, p.Group = old, old.LookupTaskGroup(tg.Name)
 		return
 	}
@@ -160,8 +171,12 @@ func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 	if want <= 0 || canarying && r.hadOthers(tg, s) || r.halted() && !r.foundNoRoom() {
 		return 0
 	}
+	if s.hold != nil {
+		r.holdBack(tg, s.hold, want)
+		return 0
+	}
 	dep, now := r.join(tg), r.spend(tg, want)
-	r.res.Place = slices.Grow(r.res.Place, now)
+	r.res.grow(now)
 	for _, name := range s.freeNames(r.Job, now) {
 		r.res.Place = append(r.res.Place, Placement{Job: r.Job, Group: tg, Name: name, Deployment: dep})
 	}
@@ -236,6 +251,10 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 	if want <= 0 || r.halted() {
 		return true
 	}
+	if s.hold != nil {
+		r.holdBack(tg, s.hold, want)
+		return true
+	}
 	for i := range r.spend(tg, want) {
 		p := Placement{Job: r.Job, Group: tg, Canary: true, Deployment: r.join(tg)}
 		switch failed := i - len(s.movedCanaries); {
@@ -246,7 +265,7 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 		case failed < len(s.failedCanary):
 			p.Previous, p.Reschedule = s.failedCanary[failed], true
 			p.Name = p.Previous.Name
-			r.stop(p.Previous, DescRescheduled, "")
+			r.stop(p.Previous, rescheduled(p.Previous), "")
 			u.Place++
 			u.Stop++
 		default:
@@ -265,7 +284,13 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 	switch {
 	case canarying || r.halted():
 		limit = 0
-	case !tg.Update.IsEmpty() && r.current != nil:
+	case s.hold != nil:
+		r.holdBack(tg, s.hold, limit)
+		limit = 0
+	case tg.Update.IsEmpty() || r.current == nil:
+	case r.spoiled(s):
+		limit = 0
+	default:
 		limit = min(limit, r.room(tg, s.live)-placed)
 	}
 	for _, a := range up.destructive {
@@ -280,7 +305,7 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 		}
 		u.DestructiveUpdate++
 		r.res.Place = append(r.res.Place, Placement{
-			Job: r.Job, Group: tg, Name: a.Name, Previous: a, Deployment: r.join(tg), Update: true,
+			Job: r.Job, Group: tg, Name: r.nameOfUpdate(s, a), Previous: a, Deployment: r.join(tg), Update: true,
 		})
 	}
 	r.pending = r.pending || len(up.destructive) > 0
@@ -288,14 +313,12 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 
 // room returns how many further allocs of the group may be replaced now: max_parallel
 // minus the allocs of this deployment that are not healthy yet, and 0 once one is
-// unhealthy.
+// unhealthy or has failed.
 func (r *run) room(tg *model.TaskGroup, live []*model.Allocation) int {
 	room := tg.Update.MaxParallel
 	for _, a := range live {
-		if a.DeploymentID != r.current.ID || a.JobVersion != r.Job.Version {
-			continue
-		}
 		switch {
+		case !r.rolledOut(a):
 		case a.DeploymentStatus.IsUnhealthy():
 			return 0
 		case !a.DeploymentStatus.IsHealthy():
@@ -303,4 +326,19 @@ func (r *run) room(tg *model.TaskGroup, live []*model.Allocation) int {
 		}
 	}
 	return max(room, 0)
+}
+
+// rolledOut reports whether an alloc is one of the current deployment's.
+func (r *run) rolledOut(a *model.Allocation) bool {
+	return a.DeploymentID == r.current.ID && a.JobVersion == r.Job.Version
+}
+
+// spoiled reports whether an alloc of the current deployment that is not live any more, or
+// will be replaced, has failed or is unhealthy. As long as that is so, nothing that runs is
+// stopped for the new version.
+func (r *run) spoiled(s *slots) bool {
+	bad := func(a *model.Allocation) bool {
+		return r.rolledOut(a) && (a.ClientStatus == model.AllocClientStatusFailed || a.DeploymentStatus.IsUnhealthy())
+	}
+	return slices.ContainsFunc(s.kept, bad) || slices.ContainsFunc(s.leaving, func(l *leaver) bool { return !l.drop && bad(l.alloc) })
 }

@@ -16,6 +16,7 @@ import (
 // slots classifies the allocs of one group by their effect on its count.
 type slots struct {
 	tg            *model.TaskGroup
+	hold          *model.Hold         // what holds back the newest version, or nil
 	live          []*model.Allocation // running or starting; hold a place
 	kept          []*model.Allocation // ended, but hold a place: successful, or not to be replaced (yet)
 	leaving       []*leaver           // to be replaced
@@ -27,6 +28,13 @@ type slots struct {
 	// out of reach, may come back. They are not updated: the update would be a second
 	// successor, of which the replacement knows nothing.
 	contested map[string]bool
+	// beside has, by the alloc that holds a place, those that claim it too and are not
+	// counted: if the place is not needed any more, they end with it.
+	beside map[string][]*model.Allocation
+
+	taken       map[string]bool // names that are not free; nil: not known yet
+	lowest      int             // names below this index are not free any more
+	canaryNames map[string]bool // names that promoted canaries have; nil: not known yet
 }
 
 type leaver struct {
@@ -49,7 +57,7 @@ func byGroup(allocs []*model.Allocation) map[string][]*model.Allocation {
 func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
 
 func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
-	s := &slots{tg: tg, contested: map[string]bool{}}
+	s := &slots{tg: tg, contested: map[string]bool{}, beside: map[string][]*model.Allocation{}}
 	allocs = slices.Clone(allocs)
 	slices.SortFunc(allocs, func(a, b *model.Allocation) int {
 		return cmp.Or(cmp.Compare(a.Index(), b.Index()), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID))
@@ -65,7 +73,7 @@ func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 			r.sortHistory(s, a, newest[r.placeOf(a)] == a)
 		case len(as) > 0 && as[0] == a:
 			r.reunite(s, as)
-		case len(as) > 0: // decided together with the oldest
+		case len(as) > 0: // reunite has decided about it, together with the oldest alloc of its place
 		default:
 			r.sortOne(s, a)
 		}
@@ -123,7 +131,7 @@ func (r *run) sortEnded(s *slots, a *model.Allocation) {
 	case r.isCanary(a):
 		r.sortFailedCanary(s, a)
 	case r.retryNow(s.tg, a):
-		s.leaving = append(s.leaving, &leaver{alloc: a, desc: DescRescheduled, reschedule: true})
+		s.leaving = append(s.leaving, &leaver{alloc: a, desc: rescheduled(a), reschedule: true})
 	default:
 		s.kept = append(s.kept, a)
 		r.counts(a.TaskGroup).Ignore++
@@ -203,9 +211,27 @@ func (r *run) sortRunning(s *slots, a *model.Allocation) {
 		r.sortCanary(s, a)
 	case a.DesiredTransition.ShouldMigrate():
 		s.leaving = append(s.leaving, &leaver{alloc: a, desc: DescMigrating})
+	case r.isUnhealthy(a) && r.retryNow(s.tg, a):
+		s.leaving = append(s.leaving, &leaver{alloc: a, desc: rescheduled(a), reschedule: true})
 	default:
 		s.live = append(s.live, a)
 	}
+}
+
+// isUnhealthy reports whether a running alloc is unhealthy in the roll-out that is under
+// way. It stays so, and holds the roll-out up: it is replaced as a failed one is.
+func (r *run) isUnhealthy(a *model.Allocation) bool {
+	d := r.Deployment
+	return a.DeploymentStatus.IsUnhealthy() && a.DesiredTransition.ShouldReschedule() && a.NextAllocation == "" &&
+		r.ofThisVersion(d) && d.ID == a.DeploymentID && d.Status == model.DeploymentStatusRunning
+}
+
+// rescheduled says why an alloc is replaced by its reschedule policy.
+func rescheduled(a *model.Allocation) string {
+	if a.ClientTerminalStatus() {
+		return DescRescheduled
+	}
+	return DescUnhealthy
 }
 
 // canaryNow reports whether a canary belongs to the roll-out of the newest version.
@@ -222,6 +248,10 @@ func (r *run) sortCanary(s *slots, a *model.Allocation) {
 	if a.DesiredTransition.ShouldMigrate() {
 		r.stop(a, DescMigrating, "")
 		s.movedCanaries = append(s.movedCanaries, a)
+		return
+	}
+	if r.isUnhealthy(a) && r.retryNow(s.tg, a) {
+		s.failedCanary = append(s.failedCanary, a)
 		return
 	}
 	s.canaries = append(s.canaries, a)
@@ -252,6 +282,7 @@ func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 			over--
 			r.stop(a, DescNotNeeded, "")
 			u.Stop++
+			s.end(r, a)
 			return true
 		})
 	}
@@ -260,6 +291,7 @@ func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 		if over > 0 {
 			l.drop = true
 			over--
+			s.end(r, l.alloc)
 		}
 	}
 	dropKept(model.AllocClientStatusUnknown)
@@ -293,28 +325,63 @@ func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 		gone[a.ID] = true
 		r.stop(a, DescNotNeeded, "")
 		u.Stop++
+		s.end(r, a)
 	}
 	s.live = slices.DeleteFunc(s.live, func(a *model.Allocation) bool { return gone[a.ID] })
 }
 
-// freeNames returns the n lowest free names of the group.
+// end stops the allocs that claim the place of one that is not needed any more.
+func (s *slots) end(r *run, holder *model.Allocation) {
+	for _, a := range s.beside[holder.ID] {
+		r.counts(a.TaskGroup).Ignore--
+		r.stopIfLive(a, DescNotNeeded)
+	}
+}
+
+// freeNames returns the n lowest names of the group that are free and were not returned
+// before.
 func (s *slots) freeNames(job *model.Job, n int) []string {
-	taken := map[string]bool{}
-	for _, as := range [][]*model.Allocation{s.live, s.kept, s.canaries} {
-		for _, a := range as {
-			taken[a.Name] = true
+	if s.taken == nil {
+		s.taken = map[string]bool{}
+		for _, as := range [][]*model.Allocation{s.live, s.kept, s.canaries} {
+			for _, a := range as {
+				s.taken[a.Name] = true
+			}
+		}
+		for _, l := range s.leaving {
+			s.taken[l.alloc.Name] = s.taken[l.alloc.Name] || !l.drop
 		}
 	}
-	for _, l := range s.leaving {
-		taken[l.alloc.Name] = taken[l.alloc.Name] || !l.drop
-	}
 	names := make([]string, 0, n)
-	for i := 0; len(names) < n; i++ {
-		if name := model.AllocName(job.ID, s.tg.Name, i); !taken[name] {
+	for ; len(names) < n; s.lowest++ {
+		if name := model.AllocName(job.ID, s.tg.Name, s.lowest); !s.taken[name] {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// nameOfUpdate returns the name of the alloc that takes the place of an outdated one: that
+// of the outdated one, unless an alloc of the new version has it, which was a canary.
+func (r *run) nameOfUpdate(s *slots, a *model.Allocation) string {
+	if s.canaryNames == nil {
+		s.canaryNames = map[string]bool{}
+		for _, b := range s.live {
+			s.canaryNames[b.Name] = s.canaryNames[b.Name] || b.JobVersion == r.Job.Version && r.wasCanary(b)
+		}
+	}
+	if s.canaryNames[a.Name] {
+		return s.freeNames(r.Job, 1)[0]
+	}
+	return a.Name
+}
+
+// wasCanary reports whether an alloc is a canary of the current deployment, promoted or not.
+func (r *run) wasCanary(a *model.Allocation) bool {
+	if r.current == nil || r.current.TaskGroups[a.TaskGroup] == nil {
+		return false
+	}
+	return slices.Contains(r.current.TaskGroups[a.TaskGroup].PlacedCanaries, a.ID)
 }
 
 // canaryName returns the name of the i-th canary.

@@ -64,12 +64,12 @@ func runtimeOf(tg *model.TaskGroup) *model.TaskGroup {
 	c.RestartPolicy, c.ReschedulePolicy, c.Disconnect = nil, nil, nil
 	c.Constraints, c.Affinities, c.Spreads, c.Services = nil, nil, nil, nil
 	c.ShutdownDelay, c.StopAfterClientDisconnect, c.MaxClientDisconnect, c.MaxRunDuration = nil, nil, nil, nil
-	c.PreventRescheduleOnLost = false
+	c.PreventRescheduleOnLost, c.DependsOn = false, nil
 	c.Tasks = make([]*model.Task, len(tg.Tasks))
 	for i, t := range tg.Tasks {
 		k := *t
 		k.Constraints, k.Affinities, k.Services, k.RestartPolicy = nil, nil, nil, nil
-		k.ScalingPolicies, k.Actions = nil, nil
+		k.ScalingPolicies, k.Actions, k.DependsOn = nil, nil, nil
 		k.KillTimeout, k.ShutdownDelay = 0, 0
 		c.Tasks[i] = &k
 	}

@@ -5,6 +5,7 @@ package reconcile
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/drover-project/drover/core/model"
@@ -15,6 +16,10 @@ import (
 // are replaced on all nodes at once without waiting. Nodes may come and go during a
 // roll-out: it is successful when no alloc is outdated and all new ones are healthy,
 // regardless of the number of nodes.
+//
+// A node has one alloc of a system job, so a canary takes the place of an alloc of the
+// older version: canary is the percentage of nodes on which that happens before the
+// promotion. Canaries are placed max_parallel at a time too, because each stops what runs.
 
 // openSystemDeployment finds the deployment of this version or drafts one. A
 // deployment that waits for its first alloc is drafted again under the same id, for
@@ -46,33 +51,105 @@ func (r *run) openSystemDeployment(nodes []*model.Node) {
 	}
 }
 
-// replaceOutdated replaces allocs of older versions, as many at a time as the group's
-// update block allows. placed is the number of new allocs in the same reconciliation.
-func (r *run) replaceOutdated(tg *model.TaskGroup, outdated, live []*model.Allocation, placed int, u *model.DesiredUpdates) {
-	slices.SortFunc(outdated, func(a, b *model.Allocation) int { return cmp.Compare(a.NodeID, b.NodeID) })
-	limit := len(outdated)
+// canariesOfSystem is what a group of a system job whose canaries wait for their promotion
+// needs; its zero value is a group without canaries.
+type canariesOfSystem struct {
+	waiting bool
+	missing int        // how many more canaries are due
+	before  *model.Job // the version of which nodes that are not canaries get allocs; nil: the newest
+}
+
+// systemCanaries returns the state of the group's canaries. A new deployment gets as many as
+// the group's percentage of the allocs that the new version replaces, rounded up.
+func (r *run) systemCanaries(tg *model.TaskGroup, outdated, live []*model.Allocation) (c canariesOfSystem) {
+	if !r.current.Active() {
+		return c
+	}
+	ds := r.current.TaskGroups[tg.Name]
+	if ds == nil {
+		return c
+	}
+	if r.fresh {
+		ds.DesiredCanaries = (len(outdated)*tg.Update.Canary + 99) / 100
+	}
+	if ds.DesiredCanaries == 0 || ds.Promoted {
+		return c
+	}
+	c.waiting, c.missing = true, ds.DesiredCanaries
+	for _, a := range live {
+		if a.DeploymentID == r.current.ID && r.isCanary(a) {
+			c.missing--
+		}
+	}
+	c.before = r.versionBefore(tg, outdated)
+	return c
+}
+
+// versionBefore returns the version of the job, among those that outdated allocs of a group
+// run, that is the best one to fall back to, or nil.
+func (r *run) versionBefore(tg *model.TaskGroup, outdated []*model.Allocation) (before *model.Job) {
+	for _, a := range outdated {
+		if old := r.jobOf(a); old.LookupTaskGroup(tg.Name) != nil && (before == nil || proven(old, before)) {
+			before = old
+		}
+	}
+	return before
+}
+
+// proven reports whether a version is a better one to fall back to than another: a stable
+// one, and among equals the newer. The roll-out of a newer one may have been given up.
+func proven(a, b *model.Job) bool {
+	if a.Stable != b.Stable {
+		return a.Stable
+	}
+	return a.Version > b.Version
+}
+
+// takes reports whether the alloc that follows prev on its node is a canary as prev was.
+func (c *canariesOfSystem) takes(r *run, prev *model.Allocation) bool {
+	if !c.waiting || c.missing <= 0 || r.halted() || prev == nil || prev.DeploymentID != r.current.ID || !r.isCanary(prev) {
+		return false
+	}
+	c.missing--
+	return true
+}
+
+// roomOfSystem returns how many allocs of the group may be replaced now, besides the placed
+// ones on nodes that had none.
+func (r *run) roomOfSystem(tg *model.TaskGroup, live []*model.Allocation, placed int) int {
 	switch {
 	case r.halted():
-		limit = 0
-	case r.current != nil && !tg.Update.IsEmpty():
-		limit = min(limit, max(r.room(tg, live)-placed, 0))
+		return 0
+	case r.current == nil || tg.Update.IsEmpty():
+		return math.MaxInt
+	}
+	return max(r.room(tg, live)-placed, 0)
+}
+
+// replaceOutdated replaces allocs of older versions, as many at a time as there is room for,
+// and before the promotion no more than there are canaries due.
+func (r *run) replaceOutdated(tg *model.TaskGroup, outdated []*model.Allocation, c canariesOfSystem, room int, u *model.DesiredUpdates) {
+	slices.SortFunc(outdated, func(a, b *model.Allocation) int { return cmp.Compare(a.NodeID, b.NodeID) })
+	r.pending = r.pending || c.waiting || len(outdated) > 0
+	if c.waiting {
+		room = min(room, c.missing)
 	}
 	for i, a := range outdated {
-		if i >= limit {
+		switch {
+		case i >= room:
 			u.Ignore++
-			r.pending = true
 			continue
-		}
-		if r.resize(tg, a) {
+		case c.waiting:
+			u.Canary++
+		case r.resize(tg, a):
 			u.InPlaceUpdate++
-			r.pending = true
 			continue
+		default:
+			u.DestructiveUpdate++
 		}
-		u.DestructiveUpdate++
 		r.res.Place = append(r.res.Place, Placement{
-			Job: r.Job, Group: tg, Name: a.Name, Previous: a, Node: r.Node(a.NodeID), Update: true, Deployment: r.join(tg),
+			Job: r.Job, Group: tg, Name: a.Name, Previous: a, Node: r.Node(a.NodeID), Update: true, Canary: c.waiting, Deployment: r.join(tg),
 		})
-		r.pending = true
 	}
 }
 
@@ -99,6 +176,7 @@ func (r *run) handOut() {
 		r.current.ID = r.NewID()
 	}
 	r.res.Deployment = r.current
+	r.current.StatusDescription = describe(r.current)
 	if !r.used {
 		r.current.Status, r.current.StatusDescription = model.DeploymentStatusSuccessful, model.DeploymentStatusDescriptionSuccessful
 	}

@@ -77,19 +77,40 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 	if tg.Count == 0 {
 		return
 	}
+	c := r.systemCanaries(tg, outdated, live)
+	hold := r.hold(tg, allocs)
+	if hold != nil { // as if canaries were awaited, none of which is due
+		c.waiting, c.missing, c.before = true, 0, r.versionBefore(tg, outdated)
+		r.holdBack(tg, hold, len(outdated))
+	}
 	placed := 0
+	var former []Placement
 	for _, n := range nodes {
 		if held[n.ID] {
 			continue
 		}
 		p := Placement{Job: r.Job, Group: tg, Name: model.AllocName(r.Job.ID, tg.Name, 0), Node: n, Previous: previous[n.ID]}
+		switch {
+		case c.takes(r, previous[n.ID]):
+			p.Canary = true
+		case c.before != nil && r.Feasible(tg, n): // whether the new version is good is open
+			p.Job, p.Group = c.before, c.before.LookupTaskGroup(tg.Name)
+			former = append(former, p)
+			continue
+		case hold != nil:
+			if r.Feasible(tg, n) {
+				r.holdBack(tg, hold, 1)
+			}
+			continue
+		}
 		if r.current != nil && r.Feasible(tg, n) { // otherwise the placement is requested only to count the node as filtered
 			p.Deployment, r.pending = r.join(tg), true
 			placed++
 		}
 		r.res.Place = append(r.res.Place, p)
 	}
-	r.replaceOutdated(tg, outdated, live, placed, u)
+	r.res.Place = append(r.res.Place, former...)
+	r.replaceOutdated(tg, outdated, c, r.roomOfSystem(tg, live, placed), u)
 }
 
 // holdsNode reports whether an ended alloc keeps its node: completed sysbatch work, or

@@ -54,7 +54,7 @@ func New(ctx context.Context, c Config) (*Sink, error) {
 func newExporter(ctx context.Context, c Config) (metric.Exporter, error) {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Host == "" {
-		return nil, errdefs.InvalidArgumentf("%q is no URL; give one as http://127.0.0.1:4318 or grpc://127.0.0.1:4317", c.Endpoint)
+		return nil, errdefs.InvalidArgumentf("%q is not a URL; give one as http://127.0.0.1:4318 or grpc://127.0.0.1:4317", c.Endpoint)
 	}
 	// No retries: the next interval sends newer values.
 	switch u.Scheme {

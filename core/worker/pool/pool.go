@@ -1,8 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pool runs as many workers as are wanted, and follows changes of their number.
-// What a worker does it is told. core/server composes it.
+// Package pool runs as many workers as are wanted, and follows changes of their number. Its
+// caller says what a worker does. core/server composes it.
 package pool
 
 import (

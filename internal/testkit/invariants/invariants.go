@@ -221,7 +221,7 @@ func (c *checker) alloc(a *model.Allocation) {
 	}
 }
 
-// services checks that the registrations are those that follow from the allocs.
+// services checks that the registrations follow from the allocs.
 func (c *checker) services() {
 	want := 0
 	for a := range c.Allocs() {

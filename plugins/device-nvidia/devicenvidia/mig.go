@@ -16,17 +16,17 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// MIG instances on demand: with mig_profiles, a GPU whose MIG mode is on is offered as these
-// profiles, each at a place of its own that is computed from the list. So what is offered
-// never excludes each other, whatever the order in which tasks come and go. An instance is
-// made when a task reserves it and destroyed when the task has released it. Nothing is
-// recorded: a GPU instance with the profile and place of an offer is that of the offer, also
-// after this process was killed in the middle of making it.
+// MIG instances on demand: with mig_profiles, a GPU whose MIG mode is on is offered as
+// these profiles, each at a place of its own that is computed from the list. So all offers
+// can exist at the same time, in whatever order tasks come and go. An instance is made when
+// a task reserves it and destroyed when the task has released it. There is no record: a GPU
+// instance with the profile and place of an offer belongs to that offer, even if this
+// process was killed while making it.
 
 // maxProfiles is the most slices of a GPU.
 const maxProfiles = 8
 
-// offer is a MIG instance that exists only while a task has it.
+// offer is a MIG instance that a task can get. It exists only while a task has it.
 type offer struct {
 	profile nvml.Profile
 	at      nvml.Placement
@@ -107,7 +107,12 @@ func parts(gpu nvml.Device, known []nvml.Profile) ([]nvml.GPUInstance, error) {
 	return out, nil
 }
 
-// describeOffers returns what a GPU with MIG on is offered as.
+// divided reports whether MIG instances on demand are offered.
+func (inv *inventory) divided() bool {
+	return slices.ContainsFunc(inv.devices, func(f found) bool { return f.offer != nil })
+}
+
+// describeOffers returns the offers of a GPU whose MIG mode is on.
 func describeOffers(gpu nvml.Device, whole found, names []string) ([]found, error) {
 	known, err := gpu.Profiles()
 	if err != nil {

@@ -130,6 +130,14 @@ func TestProfilesThatDoNotFitTogetherAreNamed(t *testing.T) {
 	}
 }
 
+func TestProfilesForGPUsThatAreNotDividedAreToldOf(t *testing.T) {
+	r := start(t, map[string]any{"mig_profiles": []any{"2g.10gb"}, "ignored_gpu_ids": []any{gpu2 + ":2g.10gb:0"}})
+	f := r.until("the problem is told", func(f device.Fingerprint) bool { return strings.Contains(f.Problem, "mig_profiles has no effect") })
+	if i := instance(f, gpu0); i == nil || !i.Healthy {
+		t.Errorf("the whole GPU is not offered: %+v", f)
+	}
+}
+
 func TestThePluginKeepsTheContractWhileItDivides(t *testing.T) {
 	lib := nvmltest.Build(t)
 	nvmltest.Say(t, lib, "on-demand", "")

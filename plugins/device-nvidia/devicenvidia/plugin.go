@@ -176,6 +176,8 @@ func (d *Device) fingerprint(ctx context.Context, c config) device.Fingerprint {
 		f.Problem = err.Error()
 	case len(f.Groups) == 0:
 		f.Problem = "the NVIDIA driver is there and has no GPU for tasks"
+	case len(c.MIG) > 0 && !inv.divided():
+		f.Problem = "mig_profiles has no effect, since no GPU has its MIG mode on; turn it on (nvidia-smi -i 0 -mig 1) or take mig_profiles out"
 	}
 	return f
 }

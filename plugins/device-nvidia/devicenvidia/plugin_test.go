@@ -82,7 +82,7 @@ func (r *rig) configure(change map[string]any) {
 func (r *rig) until(what string, ok func(device.Fingerprint) bool) device.Fingerprint {
 	r.t.Helper()
 	var last device.Fingerprint
-	late := time.After(30 * time.Second)
+	late := time.After(time.Minute)
 	for {
 		select {
 		case last = <-r.prints:

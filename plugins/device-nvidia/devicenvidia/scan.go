@@ -62,7 +62,7 @@ func (d *Device) scan(ctx context.Context, c config) (*inventory, error) {
 	return inv, err
 }
 
-// keep adds the devices of the previous inventory that are missing from this one.
+// keep adds the devices of the previous inventory that this one lacks, as unhealthy.
 func (inv *inventory) keep(before *inventory, reason error) {
 	for _, one := range before.devices {
 		if !slices.ContainsFunc(inv.devices, func(f found) bool { return f.id == one.id }) {

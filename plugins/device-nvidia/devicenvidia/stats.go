@@ -81,7 +81,7 @@ func (d *Device) measure(ctx context.Context) ([]device.GroupStats, error) {
 	})
 }
 
-// idle adds the offers whose instances no task has made: nothing of their memory is used.
+// idle adds the offers whose instances no task has made: none of their memory is used.
 func idle(into []device.GroupStats, last *inventory) []device.GroupStats {
 	if last == nil {
 		return into

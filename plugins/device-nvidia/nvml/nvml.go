@@ -7,9 +7,9 @@
 // package owns the C interface. Package devicenvidia, the only importer, owns the
 // mapping to Drover's devices.
 //
-// The functions, structs and numbers are those of nvml.h as NVIDIA documents them at
-// https://docs.nvidia.com/deploy/nvml-api/. If an old driver lacks a function, or a
-// GPU does not have a value, the error has class Unimplemented.
+// The functions, structs and numbers come from nvml.h as NVIDIA documents it at
+// https://docs.nvidia.com/deploy/nvml-api/. If an old driver lacks a function, or a GPU
+// does not have a value, the error has class Unimplemented.
 package nvml
 
 import (
@@ -90,11 +90,11 @@ type Profile struct {
 	Placements []Placement
 }
 
-// Placement is a place on a GPU, in slices of its memory. Its form is that of
+// Placement is a place on a GPU, in slices of its memory. It has the form of
 // nvmlGpuInstancePlacement_t.
 type Placement struct{ Start, Size uint32 }
 
-// Overlaps reports whether two GPU instances cannot both be there.
+// Overlaps reports whether two GPU instances cannot exist at the same time.
 func (p Placement) Overlaps(o Placement) bool {
 	return p.Start < o.Start+o.Size && o.Start < p.Start+p.Size
 }

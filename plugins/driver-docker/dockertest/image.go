@@ -28,8 +28,12 @@ type Image struct {
 // distributions.
 var busyboxPaths = []string{"/bin/busybox", "/usr/bin/busybox", "/bin/busybox-static"}
 
-// NewImage builds an image. Images with different markers have different digests.
-func NewImage(marker string) (Image, error) {
+// NewImage builds an image, whose program is a shell. Images with different markers have
+// different digests.
+func NewImage(marker string) (Image, error) { return NewImageOf(marker, "/bin/sh") }
+
+// NewImageOf builds an image whose program is the given one, with its arguments.
+func NewImageOf(marker string, program ...string) (Image, error) {
 	for _, path := range busyboxPaths {
 		body, err := os.ReadFile(path)
 		if err != nil {
@@ -38,12 +42,12 @@ func NewImage(marker string) (Image, error) {
 		if bytes.Contains(body, []byte("/ld-linux")) {
 			continue // it is linked dynamically
 		}
-		return newImage(path, body, marker)
+		return newImage(path, body, marker, program)
 	}
 	return Image{}, fmt.Errorf("there is no static busybox in %v; install the package busybox-static", busyboxPaths)
 }
 
-func newImage(path string, busybox []byte, marker string) (Image, error) {
+func newImage(path string, busybox []byte, marker string, program []string) (Image, error) {
 	out, err := exec.Command(path, "--list").Output()
 	if err != nil {
 		return Image{}, fmt.Errorf("list the applets of %s: %w", path, err)
@@ -79,7 +83,7 @@ func newImage(path string, busybox []byte, marker string) (Image, error) {
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux", "created": "1970-01-01T00:00:00Z",
-		"config": map[string]any{"Cmd": []string{"/bin/sh"}, "Env": []string{"PATH=/bin", "FROM_IMAGE=" + marker}},
+		"config": map[string]any{"Cmd": program, "Env": []string{"PATH=/bin", "FROM_IMAGE=" + marker}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer.Bytes())}},
 	})
 	if err != nil {

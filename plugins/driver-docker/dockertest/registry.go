@@ -77,7 +77,7 @@ func (r *Registry) RequireLogin(user, password string) {
 // Hold delays layers until Release is called.
 func (r *Registry) Hold() { r.HoldAfter(0) }
 
-// HoldAfter is Hold for what comes after so many bytes of each layer.
+// HoldAfter does what Hold does, but only after the given number of bytes of each layer.
 func (r *Registry) HoldAfter(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

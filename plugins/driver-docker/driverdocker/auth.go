@@ -27,9 +27,9 @@ const (
 	maxAuthFile   = 4 << 20
 )
 
-// credentials returns the credentials for the registry of an image: those of the
-// task, of the agent's auth file, or of the agent's credential helper, in this
-// order. It returns nil if there are none.
+// credentials returns the credentials for the registry of an image: the credentials of the
+// task, of the agent's auth file, or of the agent's credential helper, in this order. It
+// returns nil if there are none.
 func credentials(ctx context.Context, agent agentConfig, c taskConfig, image reference.Named, index string) (*registry.AuthConfig, error) {
 	if a := c.Auth; a != nil && (a.Username != "" || a.Password != "") {
 		return &registry.AuthConfig{Username: a.Username, Password: a.Password, ServerAddress: a.ServerAddress}, nil

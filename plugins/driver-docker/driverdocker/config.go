@@ -288,7 +288,7 @@ func checkExtraLabels(list []string) error {
 	return nil
 }
 
-// attributeError is what is wrong with an attribute of a config.
+// attributeError is an error in an attribute of a config.
 type attributeError struct {
 	path string
 	err  error

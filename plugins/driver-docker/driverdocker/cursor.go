@@ -58,7 +58,7 @@ func lockCursor(ctx context.Context, dir, container string) (*os.File, error) {
 		if ours {
 			return f, nil
 		}
-		_ = f.Close() // the file was not written
+		_ = f.Close() // nothing was written that an error of Close could concern
 		if err != nil {
 			return nil, errdefs.FailedPreconditionf("lock the file with the position in a container's output: %w", err)
 		}

@@ -49,9 +49,9 @@ type Driver struct {
 	changed  chan struct{} // closed and replaced when the config changes
 }
 
-// New returns the driver. dir holds what must survive the process: the owner id of
-// this node's containers, the list of images that the driver has pulled, and the
-// positions in the logs.
+// New returns the driver. dir holds the data that must survive the process: the owner id of
+// this node's containers, the list of images that the driver has pulled, and the positions
+// in the logs.
 func New(dir string, log hclog.Logger) (*Driver, error) {
 	if err := os.MkdirAll(filepath.Join(dir, cursorDir), 0o700); err != nil {
 		return nil, errdefs.FailedPreconditionf("make the state directory of the docker driver: %w", err)
@@ -255,7 +255,7 @@ func (b *broadcast) tell(taskID, message string, annotations map[string]string) 
 	b.send(driver.TaskEvent{TaskID: taskID, Time: time.Now(), Message: message, Annotations: annotations})
 }
 
-// progress tells how far the start of a task has come.
+// progress reports the progress of a task's start.
 func (b *broadcast) progress(taskID string, p driver.Progress) {
 	b.send(driver.TaskEvent{TaskID: taskID, Time: time.Now(), Progress: &p})
 }

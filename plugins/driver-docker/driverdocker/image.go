@@ -50,7 +50,7 @@ func (d *daemon) prepareImage(ctx context.Context, agent agentConfig, c taskConf
 			return id, err
 		}
 	}
-	return "", errdefs.Abortedf("image %s: was removed each time after it was pulled; find out what removes it", c.Image)
+	return "", errdefs.Abortedf("image %s: was removed each time after it was pulled; find the program that removes it", c.Image)
 }
 
 const imageTries = 3

@@ -100,8 +100,7 @@ func groupMount(m driver.Mount, host *container.HostConfig) mount.Mount {
 	return out
 }
 
-// propagations maps the names of propagation modes in job files to those of the
-// daemon.
+// propagations maps the names of propagation modes in job files to the names of the daemon.
 var propagations = map[string]mount.Propagation{
 	"private": mount.PropagationRPrivate, "host-to-task": mount.PropagationRSlave, "bidirectional": mount.PropagationRShared,
 	"rprivate": mount.PropagationRPrivate, "rslave": mount.PropagationRSlave, "rshared": mount.PropagationRShared,
@@ -116,7 +115,7 @@ func bind(source, target string, options ...string) string {
 	return out
 }
 
-// noVolumes returns the error for what needs volumes.enabled.
+// noVolumes returns the error for a setting that needs volumes.enabled.
 func noVolumes(name, what string, unsure bool) error {
 	err := fmt.Errorf("%s are not allowed on this node; the operator can allow them with volumes { enabled = true } in the agent's plugin \"docker\" config", what)
 	return errdefs.New(errdefs.PermissionDenied, &attributeError{path: "config." + name, err: err, unsure: unsure})

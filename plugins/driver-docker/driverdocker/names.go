@@ -18,11 +18,11 @@ import (
 )
 
 // The daemon gives a container that joins another's namespace the resolv.conf and the hosts
-// file of that one, and refuses DNS settings for it. So a task in the network of its group
-// gets files of its own, which are those that other drivers would give it.
+// file of the other container, and refuses DNS settings for it. So a task in the network of
+// its group gets files of its own, with the same contents as from other drivers.
 
-// names returns the content of files in /etc by their names: those of a task in the network
-// of its group, unless the task mounts its own.
+// names returns the content of files in /etc by their names: the files of a task in the
+// network of its group, unless the task mounts its own.
 func names(in specInput, host *container.HostConfig) (map[string]string, error) {
 	if !joinsGroup(in.task) {
 		return nil, nil

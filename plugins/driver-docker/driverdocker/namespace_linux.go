@@ -21,8 +21,8 @@ func keepNamespace(container string, pid int, path string) error {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/net", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		defer unix.Close(fd)
-		// Since it is the container's process before, when it was inspected, and after, what
-		// was opened is its namespace.
+		// The process belongs to the container both before (when it was inspected) and
+		// after the open, so the opened namespace is the container's.
 		err = processOf(container, pid)
 	}
 	if err != nil {

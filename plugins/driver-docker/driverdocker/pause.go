@@ -17,7 +17,7 @@ func (d *Driver) PauseTask(ctx context.Context, id string) error { return d.hold
 // ResumeTask implements driver.Pauser.
 func (d *Driver) ResumeTask(ctx context.Context, id string) error { return d.hold(ctx, id, false) }
 
-// hold pauses or resumes the container of a task, if it is not so already.
+// hold pauses or resumes the container of a task, unless it already is in that state.
 func (d *Driver) hold(ctx context.Context, id string, pause bool) error {
 	t, err := d.of(id)
 	if err != nil {
@@ -35,8 +35,8 @@ func (d *Driver) hold(ctx context.Context, id string, pause bool) error {
 	return nil
 }
 
-// hold pauses or resumes a container. The daemon refuses what is so already, and a container
-// that does not run.
+// hold pauses or resumes a container. The daemon refuses it for a container that already is
+// in that state, or does not run.
 func (d *daemon) hold(ctx context.Context, id string, pause bool) error {
 	c, err := d.inspect(ctx, id)
 	if err != nil || c.State.Paused == pause {

@@ -17,8 +17,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// pauseImage is an image with a program that only sleeps. The driver has it with it, since
-// a node may reach no registry.
+// pauseImage is an image with a program that only sleeps. The driver contains it, since a
+// node may reach no registry.
 type pauseImage struct {
 	name    string // with a digest, so that other versions have other names
 	archive []byte // in the format of docker save

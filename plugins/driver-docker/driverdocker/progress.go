@@ -11,7 +11,7 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// archiveReader reads the archive of an image and tells how much of it is read.
+// archiveReader reads the archive of an image and reports how much of it has been read.
 type archiveReader struct {
 	io.Reader
 	tell func(driver.Progress)
@@ -22,7 +22,7 @@ type archiveReader struct {
 // reading returns a reader of the archive for a task.
 func (b *broadcast) reading(f *os.File, taskID string) io.Reader {
 	r := &archiveReader{Reader: f, tell: func(p driver.Progress) { b.progress(taskID, p) }, now: driver.Progress{Phase: "Loading image", Unit: driver.UnitBytes}}
-	if info, err := f.Stat(); err == nil { // else the size is not known
+	if info, err := f.Stat(); err == nil { // otherwise the size is not known
 		r.now.Total = info.Size()
 	}
 	return r

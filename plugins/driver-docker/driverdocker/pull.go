@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// An event tells of the progress of a pull after firstProgress and then at most every
-	// nextProgress, since servers store it. What only the node knows is told within and at
-	// most every liveProgress.
+	// An event reports the progress of a pull after firstProgress and then at most every
+	// nextProgress, since servers store events. The live progress, which only the node
+	// keeps, is updated every liveProgress.
 	firstProgress = 5 * time.Second
 	nextProgress  = 30 * time.Second
 	liveProgress  = time.Second / 2
@@ -136,7 +136,7 @@ func (p *pull) run(ctx context.Context, d *daemon, key pullKey, activity time.Du
 		return failed(err)
 	}
 	defer stream.Close()
-	var owed atomic.Bool // there is progress that live will tell
+	var owed atomic.Bool // there is progress that live has not reported yet
 	live := time.AfterFunc(liveProgress, func() {
 		owed.Store(false)
 		p.tellLive(d)
@@ -249,7 +249,8 @@ func (p *progress) note(m jsonstream.Message) bool {
 // fetched contains the daemon's status texts for a layer that is downloaded.
 var fetched = map[string]bool{"Verifying Checksum": true, "Download complete": true, "Extracting": true, "Pull complete": true, "Already exists": true}
 
-// live returns what is downloaded of the image, or unpacked once all of it is downloaded.
+// live returns the downloaded part of the image, or the unpacked part once the download is
+// complete.
 func (p *progress) live() driver.Progress {
 	done, all, current, total, known := 0, 0, int64(0), int64(0), true
 	for _, l := range p.layers {

@@ -58,7 +58,7 @@ func (d *Driver) ReadLogs(ctx context.Context, id string, q driver.LogQuery, sen
 	return wrapTask(id, err)
 }
 
-// refusedPiece is the error of who reads, as opposed to that of the daemon.
+// refusedPiece is an error of the reader, as opposed to an error of the daemon.
 type refusedPiece struct{ err error }
 
 func (r *refusedPiece) Error() string { return r.err.Error() }
@@ -77,7 +77,7 @@ type reading struct {
 
 var newline = []byte{'\n'}
 
-// all reads to the end of what there is; with follow until the task has ended.
+// all reads to the current end of the output; with follow, until the task has ended.
 func (r *reading) all(ctx context.Context, follow bool) error {
 	for {
 		over := !follow || r.t.result() != nil // before the output: a task that ends later may still write
@@ -122,8 +122,9 @@ func (r *reading) once(ctx context.Context, follow bool) error {
 	return r.messages(ctx, s, follow, what)
 }
 
-// messages takes the messages of a stream. As the copier does, it ends one that has fallen
-// silent after much output, or after the end of the task: the daemon may have lost its place.
+// messages reads the messages of a stream. Like the copier, it ends a stream that has
+// fallen silent after much output, or after the end of the task, because the daemon may
+// have lost its position.
 func (r *reading) messages(ctx context.Context, s *stream, follow bool, what string) error {
 	var hushed atomic.Bool
 	quiet := time.AfterFunc(time.Hour, func() {
@@ -179,7 +180,7 @@ func (r *reading) messages(ctx context.Context, s *stream, follow bool, what str
 	}
 }
 
-// unreadable explains the daemon's refusal to give back what it does not keep.
+// unreadable explains the daemon's refusal to return output that it does not keep.
 func unreadable(err error) error {
 	switch errdefs.ClassOf(err) {
 	case errdefs.Unimplemented, errdefs.InvalidArgument:

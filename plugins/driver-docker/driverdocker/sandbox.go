@@ -36,12 +36,12 @@ const (
 	labelSandbox = "io.drover.network"
 	// networksDir has a directory for each alloc with such a network; see networkDir.
 	networksDir = "networks"
-	// sandboxTries is how often a sandbox is looked at that may be made or started in
-	// between.
+	// sandboxTries is the number of attempts to find, make or start a sandbox that another
+	// call may change meanwhile.
 	sandboxTries = 6
 )
 
-// allocName is what an alloc's id must be like, since it is part of names.
+// allocName matches valid ids of allocs, since they become parts of names.
 var allocName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
 func sandboxName(allocID string) string { return "drover_network_" + allocID }
@@ -74,7 +74,7 @@ func (d *Driver) CreateNetwork(ctx context.Context, req driver.NetworkRequest) (
 	return out, nil
 }
 
-// forNetwork returns what a call about the network of an alloc needs.
+// forNetwork prepares a call about the network of an alloc.
 func (d *Driver) forNetwork(allocID string) (agentConfig, *daemon, error) {
 	agent, x, _ := d.now()
 	if x == nil {
@@ -93,7 +93,7 @@ func (s *sandbox) make(ctx context.Context) (*driver.NetworkIsolation, error) {
 		switch {
 		case errdefs.IsNotFound(err):
 			err = s.create(ctx)
-			if errdefs.IsConflict(err) { // a call whose answer was lost was faster
+			if errdefs.IsConflict(err) { // an earlier call, whose answer was lost, has made it meanwhile
 				err = nil
 			}
 		case err != nil:
@@ -119,8 +119,8 @@ func (s *sandbox) make(ctx context.Context) (*driver.NetworkIsolation, error) {
 	return nil, last
 }
 
-// networkDir is the directory with what the driver keeps of the network of an alloc: the
-// namespace, and the files of its tasks.
+// networkDir returns the driver's directory for the network of an alloc: the namespace, and
+// the files of its tasks.
 func (d *Driver) networkDir(allocID string) string { return filepath.Join(d.dir, networksDir, allocID) }
 
 // namespace is the path of the namespace of an alloc.
@@ -136,7 +136,7 @@ func (s *sandbox) keep(c container.InspectResponse) error {
 	return keepNamespace(c.ID, c.State.Pid, s.namespace(s.req.AllocID))
 }
 
-// forgetNetwork removes what keep and writeNames have made.
+// forgetNetwork removes the mounts and files that keep and writeNames have made.
 func (d *Driver) forgetNetwork(allocID string) error {
 	if err := dropNamespace(d.namespace(allocID)); err != nil {
 		return err
@@ -175,8 +175,8 @@ func (s *sandbox) create(ctx context.Context) error {
 	}
 }
 
-// spec is a container without rights that ends at once when it must: else a daemon without
-// live-restore would wait for it at its own end.
+// spec returns the spec of a container without rights. It ends at once when it is stopped:
+// otherwise a daemon without live-restore would wait for it when it stops itself.
 func (s *sandbox) spec(image string) client.ContainerCreateOptions {
 	return client.ContainerCreateOptions{
 		Name: s.name,
@@ -220,7 +220,7 @@ func (s *sandbox) start(ctx context.Context, c container.InspectResponse) error 
 	return s.daemon.failed(ctx, err, "start container %s of image %s", s.name, c.Config.Image)
 }
 
-// undo removes what a failed call has made.
+// undo removes the container and the mounts of a failed call.
 func (s *sandbox) undo() {
 	if s.created == "" {
 		return
@@ -228,12 +228,12 @@ func (s *sandbox) undo() {
 	ctx, cancel := context.WithTimeout(s.ctx, workLimit)
 	defer cancel()
 	if err := errors.Join(s.daemon.remove(ctx, s.created), s.forgetNetwork(s.req.AllocID)); err != nil {
-		s.log.Warn("cannot remove what is left of a network that failed", "alloc_id", s.req.AllocID, "container", s.created, "error", err)
+		s.log.Warn("cannot remove the remains of a failed network", "alloc_id", s.req.AllocID, "container", s.created, "error", err)
 	}
 }
 
 // DestroyNetwork implements driver.Networker. The sandbox is found by its labels, in the
-// daemon of now and in the one that made it.
+// currently configured daemon and in the daemon that made it.
 func (d *Driver) DestroyNetwork(ctx context.Context, allocID string, network *driver.NetworkIsolation) error {
 	_, x, err := d.forNetwork(allocID)
 	if err != nil {

@@ -39,8 +39,8 @@ const stagePrefix = "start-"
 // directories.
 type source func(dir, rel string, create bool) (string, error)
 
-// checked is a source that mounts nothing. It finds invalid paths before the image
-// is pulled.
+// checked checks a source without mounting it, so that invalid paths are found before the
+// image is pulled.
 func checked(dir, rel string, create bool) (string, error) {
 	return filepath.Join(dir, rel), beneath(dir, rel, create)
 }
@@ -92,10 +92,10 @@ func (s *stages) clear(name string) error {
 	return clearStage(filepath.Join(s.dir, name))
 }
 
-// idle lists the directories of a daemon's containers that no start in this process
-// uses, and those of older driver versions, which had no directory per daemon and
-// whose containers need none. The caller must list the containers afterwards to find
-// the directories that no container needs.
+// idle lists the directories of a daemon's containers that no start in this process uses,
+// and the containers of older driver versions, which had no directory per daemon and whose
+// containers need none. The caller must list the containers afterwards to find the
+// directories that no container needs.
 func (s *stages) idle(endpoint string) ([]string, error) {
 	var out []string
 	var errs []error

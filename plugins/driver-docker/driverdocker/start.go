@@ -156,9 +156,9 @@ func (s *start) spec(ctx context.Context) (client.ContainerCreateOptions, error)
 	return spec, err
 }
 
-// mounted is the source that mounts. A process that may not mount passes the task's
-// own directories by path, and paths that a task could replace only if the operator
-// lets tasks mount any path of the machine.
+// mounted mounts a source. A process that may not mount passes the task's own directories
+// by path, and paths that a task could replace only if the operator lets tasks mount any
+// path of the machine.
 func (s *start) mounted(dir, rel string, create bool) (string, error) {
 	if canStage() {
 		return s.mounts.bind(dir, rel, create)

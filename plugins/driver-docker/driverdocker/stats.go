@@ -91,8 +91,8 @@ type statsStream struct {
 // the daemon hangs.
 const stale = 5 * time.Second
 
-// sample returns the newest sample of each running task. It opens streams for new
-// tasks and closes those of tasks that have ended.
+// sample returns the newest sample of each running task. It opens streams for new tasks and
+// closes the streams of tasks that have ended.
 func (s *sampler) sample(ctx context.Context, interval time.Duration) []driver.TaskStats {
 	running := map[string]*task{}
 	s.driver.mu.Lock()
@@ -269,8 +269,8 @@ func (m *measured) io() driver.IOStats {
 	return out
 }
 
-// memoryDetail has the field names of both cgroup versions. A sample has those of
-// one version.
+// memoryDetail has the field names of both cgroup versions. A sample has the fields of one
+// version.
 type memoryDetail struct {
 	RSS         uint64 `json:"rss"`
 	Anon        uint64 `json:"anon"`

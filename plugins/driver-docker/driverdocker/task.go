@@ -440,7 +440,7 @@ func (d *Driver) destroyUnlearned(ctx context.Context, id string, force bool) er
 			}
 			removeCursor(d.dir, c.ID)
 		}
-		d.sweepStages(ctx, x) // that start may have mounted before it had a container
+		d.sweepStages(ctx, x) // the interrupted start may have made mounts before it had a container
 	}
 	return nil
 }

@@ -65,15 +65,15 @@ func (t *task) update(ctx context.Context, r driver.Resources) error {
 	return t.d.failed(ctx, err, "change the resources of container %s", short(t.state.Container))
 }
 
-// updated returns the limits of a container for a task with the resources r. What else its
-// job says of limits is read from the container.
+// updated returns the limits of a container for a task with the resources r. All other
+// limits are read from the container.
 func updated(c container.InspectResponse, r driver.Resources, host facts) (*container.Resources, error) {
 	in := specInput{task: &driver.TaskConfig{Resources: r}, host: host}
 	in.task.Resources.Cores = nil // they stay as they are
 	if label, ok := c.Config.Labels[labelHardLimit]; ok {
 		hard, err := strconv.ParseInt(label, 10, 64)
 		if err != nil {
-			return nil, errdefs.FailedPreconditionf("the label %s of the container is %q, which is no number; restart the task", labelHardLimit, label)
+			return nil, errdefs.FailedPreconditionf("the label %s of the container is %q, which is not a number; restart the task", labelHardLimit, label)
 		}
 		in.config.MemoryHardLimit = hard
 	} else if r.MemoryMaxMB == 0 && c.HostConfig.MemoryReservation > 0 {

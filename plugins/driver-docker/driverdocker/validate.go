@@ -18,9 +18,9 @@ import (
 )
 
 // ValidateTask implements driver.Validator. It runs the steps with which a start makes the
-// configuration of a container, for a task of which nothing is known but its config: so one
-// function decides both. What depends on the daemon, or on the directory, the ports and the
-// resources of a task, is left to the start.
+// configuration of a container, for a task of which only the config is known, so both apply
+// the same rules. Rules that depend on the daemon, or on the directory, the ports and the
+// resources of a task, are left to the start.
 func (d *Driver) ValidateTask(_ context.Context, task *driver.TaskDraft) ([]driver.Diagnostic, error) {
 	c, err := readTaskConfig(task.DriverConfig)
 	if err != nil {
@@ -105,7 +105,7 @@ func within(path string, step func() error) func() error {
 	}
 }
 
-// ineffective returns warnings for attributes that do nothing with the network of the task.
+// ineffective returns warnings for attributes without effect in the task's network mode.
 func ineffective(c taskConfig) []driver.Diagnostic {
 	var found []driver.Diagnostic
 	warn := func(path, summary, cure string) {

@@ -32,7 +32,7 @@ func (d *Exec) Info() driver.Info {
 		TaskConfigSchema: schema.Schema{Attributes: append([]schema.Attribute{
 			{Name: "command", Type: schema.String, Required: true, Description: "program, as the task sees it: absolute, in its directory, or in its PATH"},
 			{Name: "args", Type: schema.ListString, Description: "arguments"},
-			{Name: "init", Type: schema.Bool, Default: true, Description: "process 1 is one that reaps orphans; false makes it the command, for which signals without a handler do nothing"},
+			{Name: "init", Type: schema.Bool, Default: true, Description: "run a process 1 that reaps orphans; with false the command itself is process 1, and signals without a handler do nothing"},
 		}, isolationSchema()...)},
 	}
 }
@@ -41,7 +41,7 @@ func (d *Exec) Info() driver.Info {
 // machine's ability to isolate tasks does not change while it runs.
 func (d *Exec) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
 	return d.Fingerprints(ctx, func() (driver.Fingerprint, <-chan struct{}) {
-		_, changed := d.current()
+		_, changed := d.agent.Get()
 		if why := unavailable(); why != "" {
 			return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}, changed
 		}

@@ -41,14 +41,23 @@ func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions
 	if spec.Sandbox != nil {
 		return join(ctx, c, spec, opts, stream)
 	}
-	cmd, err := execCommand(ctx, id, spec, opts)
+	in, leave, err := beside(ctx, c, spec)
+	if err != nil {
+		return driver.ExitResult{}, err
+	}
+	defer leave()
+	var cmd *exec.Cmd
+	err = in(func() (err error) {
+		cmd, err = execCommand(ctx, id, spec, opts)
+		return err
+	})
 	if err != nil {
 		return driver.ExitResult{}, err
 	}
 	if opts.TTY {
-		err = runTTY(cmd, spec.NetworkNS, opts, stream)
+		err = runTTY(cmd, in, opts, stream)
 	} else {
-		err = runPipes(cmd, spec.NetworkNS, stream)
+		err = runPipes(cmd, in, stream)
 	}
 	if ctx.Err() != nil {
 		return driver.ExitResult{}, ctx.Err()
@@ -92,7 +101,7 @@ func (d shared) execTarget(ctx context.Context, id string, opts driver.ExecOptio
 	return c, &spec, nil
 }
 
-// apply puts the options of a command in place of what its task has.
+// apply replaces the task's settings by the options of a command.
 func (d shared) apply(spec *supervisor.Spec, opts driver.ExecOptions) (err error) {
 	if opts.User != "" {
 		if spec.User, err = d.userOf(opts.User); err != nil {
@@ -149,29 +158,32 @@ func execCommand(ctx context.Context, id string, spec *supervisor.Spec, opts dri
 	return cmd, nil
 }
 
-func runPipes(cmd *exec.Cmd, network string, stream driver.ExecStream) error {
+// inside calls a function in the namespaces of a task that is not isolated.
+type inside func(func() error) error
+
+func runPipes(cmd *exec.Cmd, in inside, stream driver.ExecStream) error {
 	cmd.Stdout, cmd.Stderr = stream.Stdout, stream.Stderr
 	if stream.Stdin != nil {
-		in, err := cmd.StdinPipe()
+		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			return err
 		}
 		// The copy may block in a read after the command has ended. It returns when the
 		// stream ends.
 		go func() {
-			_, _ = io.Copy(in, stream.Stdin) // a command need not read its input
-			_ = in.Close()
+			_, _ = io.Copy(stdin, stream.Stdin) // a command need not read its input
+			_ = stdin.Close()
 		}()
 	}
-	if err := inNetwork(network, cmd.Start); err != nil {
+	if err := in(cmd.Start); err != nil {
 		return err
 	}
 	return cmd.Wait()
 }
 
-func runTTY(cmd *exec.Cmd, network string, opts driver.ExecOptions, stream driver.ExecStream) error {
+func runTTY(cmd *exec.Cmd, in inside, opts driver.ExecOptions, stream driver.ExecStream) error {
 	var terminal *os.File
-	err := inNetwork(network, func() (err error) {
+	err := in(func() (err error) {
 		terminal, err = pty.StartWithSize(cmd, windowSize(opts.Size))
 		return err
 	})

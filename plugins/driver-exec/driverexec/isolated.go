@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/drover-project/drover/plugins/internal/cgroup"
 	"github.com/drover-project/drover/plugins/internal/supervised"
@@ -25,24 +24,16 @@ import (
 // differ in what a task runs and how it is found.
 type isolated struct {
 	shared
-	agent *isolatedAgent
+	agent *supervised.Config[isolatedAgentConfig]
 }
 
 func newIsolated(dir string) isolated {
-	d := isolated{agent: &isolatedAgent{changed: make(chan struct{})}}
+	d := isolated{agent: &supervised.Config[isolatedAgentConfig]{}}
 	d.shared = newShared(dir, func(name string) (*supervisor.User, error) {
-		agent, _ := d.current()
+		agent, _ := d.agent.Get()
 		return agent.user(name, 0)
 	})
 	return d
-}
-
-// isolatedAgent holds the agent config of a driver.
-type isolatedAgent struct {
-	mu     sync.Mutex
-	config isolatedAgentConfig
-	// changed is closed and replaced when the config changes.
-	changed chan struct{}
 }
 
 // isolatedAgentConfig is the block plugin "exec" { config { } }, or "java".
@@ -89,6 +80,7 @@ func isolatedCapabilities() driver.Capabilities {
 	return driver.Capabilities{
 		SendSignals: true, Exec: true, ExecOptions: execOptions(), SecretEnv: true, FSIsolation: driver.FSIsolationChroot, MountConfigs: true, DefaultUser: defaultUser, DynamicUsers: true,
 		NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
+		Ignores:      []string{driver.IgnoresSELinux},
 	}
 }
 
@@ -107,7 +99,7 @@ func isolatedAgentSchema() schema.Schema {
 		}}},
 		{Name: "pids_limit", Type: schema.Number, Default: defaultPids, Description: "most processes and threads that a task may have; 0 for no limit"},
 		{Name: "no_pivot_root", Type: schema.Bool, Default: false, Description: "change the root by chroot, on machines that run from a ram disk"},
-		{Name: "chroot_env", Type: schema.MapString, Description: "what tasks see of the machine: its path = path in the task; the usual system directories if empty"},
+		{Name: "chroot_env", Type: schema.MapString, Description: "parts of the machine that tasks see, as path on the machine = path in the task; the usual system directories if empty"},
 	}, deniedUsersSchema()...)}
 }
 
@@ -153,25 +145,14 @@ func (d isolated) SetConfig(_ context.Context, config []byte) error {
 			return errdefs.InvalidArgumentf("chroot_env: %q = %q: both must be absolute, and the second not /", from, to)
 		}
 	}
-	a := d.agent
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.config = c
-	close(a.changed)
-	a.changed = make(chan struct{})
+	d.agent.Set(c)
 	return nil
-}
-
-func (d isolated) current() (isolatedAgentConfig, <-chan struct{}) {
-	d.agent.mu.Lock()
-	defer d.agent.mu.Unlock()
-	return d.agent.config, d.agent.changed
 }
 
 // spec converts a task's config to the supervisor's spec, except for the command. check
 // returns what is wrong with the config.
 func (d isolated) spec(task *driver.TaskConfig, c boxConfig, check func(isolatedAgentConfig) []finding) (supervisor.Spec, error) {
-	agent, _ := d.current()
+	agent, _ := d.agent.Get()
 	invalid := func(err error) (supervisor.Spec, error) {
 		return supervisor.Spec{}, errdefs.InvalidArgumentf("task %q: %w", task.Name, err)
 	}
@@ -191,6 +172,9 @@ func (d isolated) spec(task *driver.TaskConfig, c boxConfig, check func(isolated
 	}
 	config, err := isolation.ForTask(task, d.Dir())
 	if err != nil {
+		return invalid(err)
+	}
+	if err := checkDevices(config.Devices, bounding); err != nil {
 		return invalid(err)
 	}
 	box := &supervisor.Sandbox{Config: *config, Limits: limits(task.Resources, agent.PidsLimit)}
@@ -220,7 +204,7 @@ func (c isolatedAgentConfig) user(name string, dynamic int) (*supervisor.User, e
 		if err != nil {
 			return nil, errdefs.New(errdefs.InvalidArgument, err)
 		}
-		if named != nil { // else it is the agent's, which is root because isolation requires it
+		if named != nil { // otherwise it is the agent's user, which is root because isolation requires it
 			u = named
 		}
 	}
@@ -291,3 +275,15 @@ func sortBinds(binds []isolation.Bind) {
 
 // unavailable says why this machine cannot isolate tasks. It returns "" if it can.
 func unavailable() string { return cmp.Or(isolation.Unavailable(), cgroup.Unavailable()) }
+
+// checkDevices refuses all devices of the machine to a task that could not use them to mount:
+// a CSI driver is told what it lacks, and nobody else needs them.
+func checkDevices(devices []isolation.Device, capabilities []int) error {
+	const sysAdmin = 21
+	for _, d := range devices {
+		if d.Source == "/dev" && !slices.Contains(capabilities, sysAdmin) {
+			return fmt.Errorf("a CSI driver needs the devices of the machine and must be allowed to mount: set cap_add = [\"sys_admin\"] and user = \"root\", and have the operator allow it by allow_caps in the agent's plugin config")
+		}
+	}
+	return nil
+}

@@ -76,7 +76,7 @@ func (d *Java) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, erro
 			}
 		}
 		for ctx.Err() == nil {
-			_, changed := d.current()
+			_, changed := d.agent.Get()
 			d.look(ctx, tell)
 			select {
 			case <-changed:
@@ -88,7 +88,7 @@ func (d *Java) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, erro
 	return out, nil
 }
 
-// look sends the fingerprint that is known now.
+// look sends the current fingerprint.
 func (d *Java) look(ctx context.Context, tell func(driver.Fingerprint)) {
 	undetected := func(why string) driver.Fingerprint {
 		return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}

@@ -47,9 +47,34 @@ func join(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, opts
 	return driver.ExitResult{ExitCode: j.state.ExitCode()}, nil
 }
 
-// inNetwork calls start, which forks a command, in the network namespace of a task.
-func inNetwork(file string, start func() error) error {
-	return isolation.Within(nil, file, func(int) error { return start() })
+// beside returns a function that calls another one in the namespaces of a task that is not
+// isolated: the network of its group and, if it has mounts, the mounts. leave frees them.
+func beside(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec) (in inside, leave func(), err error) {
+	if len(spec.Mounts) == 0 {
+		return func(f func() error) error {
+			return isolation.Within(nil, spec.NetworkNS, func(int) error { return f() })
+		}, func() {}, nil
+	}
+	status, err := c.Inspect(ctx, spec.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	mounts, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", status.PID))
+	// While the supervisor does not report the task's end, the pid has not been reused.
+	if now, again := c.Inspect(ctx, spec.ID); again == nil && now.Exit != nil {
+		err = errdefs.FailedPreconditionf("exec in task %q: it has ended", spec.ID)
+	} else if err = errors.Join(err, again); err != nil {
+		err = errdefs.Abortedf("exec in task %q: join its mounts: %w", spec.ID, err)
+	}
+	if err != nil {
+		if mounts != nil {
+			_ = mounts.Close()
+		}
+		return nil, nil, err
+	}
+	return func(f func() error) error {
+		return isolation.WithinMounts(int(mounts.Fd()), spec.NetworkNS, f)
+	}, func() { _ = mounts.Close() }, nil
 }
 
 // joiner is one command that is being started in a sandbox.

@@ -163,7 +163,7 @@ func (f *jvmFinder) save(v *jvm) {
 		err = os.Rename(temp, f.cache)
 	}
 	if err != nil {
-		plugin.Logger("driver-exec").Debug("what the JVM said of itself is not kept", "error", err)
+		plugin.Logger("driver-exec").Debug("the properties of the JVM could not be stored", "error", err)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/drover-project/drover/plugins/internal/supervised"
 	"github.com/drover-project/drover/plugins/internal/supervisor"
@@ -26,18 +25,14 @@ import (
 // system and network, as the agent's user unless the task sets a user.
 type RawExec struct {
 	shared
-
-	mu     sync.Mutex
-	config agentConfig
-	// changed is closed and replaced when the config changes.
-	changed chan struct{}
+	agent supervised.Config[agentConfig]
 }
 
 // NewRawExec returns the driver. dir is the directory of its supervisor.
 func NewRawExec(dir string) *RawExec {
-	d := &RawExec{changed: make(chan struct{})}
+	d := &RawExec{}
 	d.shared = newShared(dir, func(name string) (*supervisor.User, error) {
-		agent, _ := d.current()
+		agent, _ := d.agent.Get()
 		return agent.user(name)
 	})
 	return d
@@ -79,7 +74,7 @@ const maxOOMScore = 1000
 // rawExecIgnores lists the parts of a task that the driver ignores: it enforces no
 // memory limit, and a task uses the machine's DNS resolver.
 func rawExecIgnores(goos string) []string {
-	ignores := []string{driver.IgnoresMemoryMax, driver.IgnoresDNS}
+	ignores := []string{driver.IgnoresMemoryMax, driver.IgnoresDNS, driver.IgnoresSELinux}
 	if goos != "linux" {
 		ignores = append(ignores, driver.IgnoresCores)
 	}
@@ -91,7 +86,7 @@ func (d *RawExec) Info() driver.Info {
 	return driver.Info{
 		Name: "raw_exec",
 		Capabilities: driver.Capabilities{
-			SendSignals: runtime.GOOS != "windows", Exec: runtime.GOOS != "windows", ExecOptions: execOptions(), SecretEnv: true, FSIsolation: driver.FSIsolationNone,
+			SendSignals: runtime.GOOS != "windows", Exec: runtime.GOOS != "windows", ExecOptions: execOptions(), SecretEnv: true, FSIsolation: driver.FSIsolationNone, MountConfigs: mayMount(),
 			NetworkModes: []driver.NetworkMode{driver.NetworkHost, driver.NetworkGroup},
 			Ignores:      rawExecIgnores(runtime.GOOS),
 		},
@@ -123,24 +118,14 @@ func (d *RawExec) SetConfig(_ context.Context, config []byte) error {
 	if err := checkPatterns(c.DeniedEnvvars); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.config = c
-	close(d.changed)
-	d.changed = make(chan struct{})
+	d.agent.Set(c)
 	return nil
-}
-
-func (d *RawExec) current() (agentConfig, <-chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.config, d.changed
 }
 
 // Fingerprint implements driver.Driver.
 func (d *RawExec) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {
 	return d.Fingerprints(ctx, func() (driver.Fingerprint, <-chan struct{}) {
-		c, changed := d.current()
+		c, changed := d.agent.Get()
 		if !c.Enabled {
 			return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: "disabled"}, changed
 		}
@@ -155,7 +140,7 @@ func (d *RawExec) StartTask(ctx context.Context, task *driver.TaskConfig) (*driv
 		return nil, nil, err
 	}
 	defer ended()
-	agent, _ := d.current()
+	agent, _ := d.agent.Get()
 	if !agent.Enabled {
 		return nil, nil, errdefs.FailedPreconditionf("start task %q: raw_exec is disabled on this node; set enabled = true in the agent's plugin \"raw_exec\" config", task.ID)
 	}
@@ -258,6 +243,10 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	if err != nil {
 		return invalid(err)
 	}
+	mounts, err := rawMounts(task)
+	if err != nil {
+		return supervisor.Spec{}, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("task %q: %w", task.Name, err))
+	}
 	network := ""
 	if task.Network != nil {
 		network = task.Network.Path
@@ -267,6 +256,6 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	return supervisor.Spec{
 		ID: task.ID, Path: program, Args: append([]string{c.Command}, c.Args...), Dir: cmp.Or(c.WorkDir, task.TaskDir),
 		Env: env, Secrets: secrets, User: user, Logs: logs,
-		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores, NetworkNS: network,
+		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores, NetworkNS: network, Mounts: mounts,
 	}, nil
 }

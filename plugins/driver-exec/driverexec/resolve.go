@@ -53,7 +53,7 @@ func lookUp(taskDir, command, pathVar string) (string, error) {
 	return "", noCommand(errdefs.InvalidArgumentf("there is no executable file %q in the task's directory %s or in its PATH %q; fetch it with an artifact, or give an absolute path", command, taskDir, pathVar))
 }
 
-// noCommand adds the reason of a command that is not there.
+// noCommand adds the reason code of a missing command.
 func noCommand(err error) error { return errdefs.WithReason(err, "command_not_found") }
 
 func executable(file string) error {

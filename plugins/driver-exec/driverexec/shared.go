@@ -15,8 +15,8 @@ import (
 // this plugin.
 type shared struct {
 	*supervised.Tasks
-	// userOf resolves a user by name or id. It refuses those that no task of the driver
-	// may have.
+	// userOf resolves a user by name or id. It refuses users that tasks of the driver may
+	// not have.
 	userOf func(name string) (*supervisor.User, error)
 }
 

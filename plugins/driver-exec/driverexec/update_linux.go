@@ -14,8 +14,8 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// UpdateTask implements driver.Updater. The task's cgroup holds the resources, so neither
-// the supervisor nor the handle need know them.
+// UpdateTask implements driver.Updater. The task's cgroup stores the resources, so neither
+// the supervisor nor the handle needs them.
 func (d isolated) UpdateTask(ctx context.Context, id string, r driver.Resources) error {
 	c, err := d.Of(id)
 	if err != nil {

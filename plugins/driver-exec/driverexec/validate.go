@@ -75,7 +75,7 @@ func (d *Exec) ValidateTask(_ context.Context, task *driver.TaskDraft) ([]driver
 	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
 		return nil, err
 	}
-	agent, _ := d.current()
+	agent, _ := d.agent.Get()
 	return diagnostics(c.check(agent)), nil
 }
 
@@ -85,7 +85,7 @@ func (d *Java) ValidateTask(_ context.Context, task *driver.TaskDraft) ([]driver
 	if err := schema.Unmarshal(task.DriverConfig, &c); err != nil {
 		return nil, err
 	}
-	agent, _ := d.current()
+	agent, _ := d.agent.Get()
 	return diagnostics(c.check(agent)), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -21,11 +22,13 @@ func TestTheSameHoldsWithCgroupVersion2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a virtual machine")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
 	defer cancel()
 	const what = "NoTaskBreaksOut|TooMuchMemory|BecomeLimits|MemoryMaxIs|StatsOfAn|OutliveTheSupervisor|OrphansOf|IsInsideIt|DevicesAndMounts|" +
 		"CoresOfItsOwn|CoresOfTheirOwn|TheCgroupsThatItNames|WhichNamespaces|WithoutAJVM|WereKilledWhile"
 	cmd := exec.CommandContext(ctx, "../vmtest/run.sh", "-test.v", "-test.run", what)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) } // the machine as well
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

@@ -10,9 +10,16 @@
 # With FOREIGN the machine has a plugin built for Nomad too, for the tests of core/agent:
 #
 #   PACKAGE=core/agent FOREIGN=1 run.sh -test.v -test.run Executor
+#
+# MODULES are modules of the kernel that are loaded, and DISKS file systems that
+# the machine has as disks, as KIND:SIZE. Tests find the disk of a kind in DROVER_TEST_DISK_KIND:
+#
+#   PACKAGE=core/agent/quota MODULES=quota_v2 DISKS=ext4:64M run.sh
+#
 # It needs qemu-system-x86_64, a static busybox and a kernel in /boot
 # (apt-get install qemu-system-x86 busybox-static linux-image-cloud-amd64), and
-# exits with 77 where one of them is missing. KERNEL names another kernel.
+# exits with 77 where one of them is missing. KERNEL names another kernel. ACCEL=kvm is
+# faster, where KVM is a whole one: in some virtual machines it stops the guest for ever.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 missing() { echo "skipped: $1 is missing" >&2; exit 77; }
@@ -24,6 +31,7 @@ busybox=$(command -v busybox) || missing busybox
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
 root=$work/root
 mkdir -p "$root/bin" "$root/etc" "$root/lib64" "$root/usr/bin" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" "$root/mnt"
 cp "$busybox" "$root/bin/busybox"
@@ -35,15 +43,37 @@ echo 'nameserver 192.0.2.53' > "$root/etc/resolv.conf"
 
 if [ -n "${FOREIGN:-}" ]; then
 	( cd "$here/../../.." && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$root/usr/bin/executor-plugin" ./core/pluginhost/testdata/nomadplugin )
-	echo 'export DROVER_TEST_FOREIGN_PLUGIN=/usr/bin/executor-plugin' > "$root/etc/profile"
+	echo 'export DROVER_TEST_FOREIGN_PLUGIN=/usr/bin/executor-plugin' >> "$root/etc/profile"
 fi
+
+version=${kernel#*/vmlinuz-}
+mkdir -p "$root/modules"
+: > "$root/modules/order"
+for m in ${MODULES:-} ${DISKS:+virtio_pci virtio_blk}; do
+	files=$(modprobe -S "$version" --show-depends "$m") || missing "the module $m of $kernel"
+	for file in $(echo "$files" | sed -n 's/^insmod //p'); do
+		cp "$file" "$root/modules/"
+		echo "${file##*/}" >> "$root/modules/order"
+	done
+done
+drives= letter=a
+for d in ${DISKS:-}; do
+	kind=${d%%:*} how=
+	command -v "mkfs.$kind" >/dev/null || missing "mkfs.$kind"
+	[ "$kind" != ext4 ] || how="-F -O quota,project -E quotatype=prjquota"
+	truncate -s "${d#*:}" "$work/$kind"
+	"mkfs.$kind" -q $how "$work/$kind"
+	drives="$drives -drive file=$work/$kind,format=raw,if=virtio"
+	echo "export DROVER_TEST_DISK_$kind=/dev/vd$letter" >> "$root/etc/profile"
+	letter=$(echo "$letter" | tr a-y b-z)
+done
 
 cat > "$root/init" <<'EOF'
 #!/bin/sh
 # The root of a ram disk cannot be left by pivot_root, so go to another one.
 if [ -z "${SECOND:-}" ]; then
 	mount -t tmpfs -o size=400m tmpfs /mnt
-	cp -a /bin /etc /lib64 /usr /init /test /args /mnt/
+	cp -a /bin /etc /lib64 /usr /init /test /args /modules /mnt/
 	mkdir -p /mnt/proc /mnt/sys /mnt/dev /mnt/tmp
 	export SECOND=1
 	exec switch_root /mnt /init
@@ -55,6 +85,7 @@ mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 ln -s /proc/self/fd /dev/fd
 ln -s fd/1 /dev/stdout
+for m in $(cat /modules/order); do insmod "/modules/$m" 2>/dev/null || true; done # some are there already
 mkdir -p /dev/pts /dev/shm /dev/net
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
@@ -71,7 +102,7 @@ echo "${*:--test.v}" > "$root/args"
 ( cd "$root" && find . | "$busybox" cpio -o -H newc ) > "$work/initrd" 2>/dev/null
 
 # On a busy machine an emulated timer is late, which the kernel takes for a broken one.
-qemu-system-x86_64 -accel tcg -m 1024 -smp 2 -nographic -no-reboot \
+qemu-system-x86_64 -accel "${ACCEL:-tcg}" -m 1024 -smp 2 -nographic -no-reboot $drives \
 	-kernel "$kernel" -initrd "$work/initrd" -append 'console=ttyS0 quiet panic=-1 no_timer_check' \
 	</dev/null | tr -d '\r' | tee "$work/log"
 grep -q '^VM-EXIT 0' "$work/log"

@@ -29,13 +29,14 @@ const (
 	maxManifest     = 64 << 10
 )
 
-// manifest says what a machine must be like that goes on from a checkpoint.
+// manifest describes the machine that can continue from a checkpoint.
 type manifest struct {
 	Version  int    `json:"version"`
 	Arch     string `json:"arch"`
 	MemoryMB int64  `json:"memory_mb"`
-	// Configured is the machine type of the task's config, such as pc, and Machine is what it
-	// meant: QEMU of another version means another machine by pc.
+	// Configured is the machine type of the task's config, such as pc, and Machine the
+	// versioned type that it stood for, since pc stands for another machine in another
+	// version of QEMU.
 	Configured string `json:"configured"`
 	Machine    string `json:"machine"`
 	// Devices is the rest of the config that decides which devices the machine has. QEMU does
@@ -44,23 +45,16 @@ type manifest struct {
 }
 
 // CheckpointTask implements driver.Checkpointer: QEMU writes its migration stream into a
-// file that it gets from here, and stops the processors of the machine when it has written
-// the last of it. If this process is killed meanwhile, QEMU completes it and the machine is
-// paused.
+// file that this process passes to it, and the machine is paused when the stream is
+// complete. If this process is killed meanwhile, QEMU completes the stream and the machine
+// is paused.
 func (d *Driver) CheckpointTask(ctx context.Context, id, dir string) error {
-	l, err := d.launchOf(ctx, id)
+	l, err := d.running(ctx, id, "checkpoint")
 	if err != nil {
 		return err
-	}
-	status, err := d.Tasks.InspectTask(ctx, id)
-	if err != nil {
-		return err
-	}
-	if status.State != driver.TaskRunning {
-		return errdefs.FailedPreconditionf("checkpoint of task %q: it has ended", id)
 	}
 	if l.Snapshot {
-		return errdefs.FailedPreconditionf("checkpoint of task %q: it has -snapshot among its args, so what its disks have is lost with this machine", id)
+		return errdefs.FailedPreconditionf("checkpoint of task %q: it has -snapshot among its args, so the contents of its disks are lost when it ends", id)
 	}
 	m, err := d.migratable(ctx, id, l)
 	if err != nil {
@@ -135,8 +129,8 @@ func (m *manifest) write(dir string) error {
 // migrateEvery is the interval between questions how far a checkpoint is.
 const migrateEvery = 50 * time.Millisecond
 
-// migrate has QEMU write the state of a machine into a file. It waits until QEMU has ended
-// it in one way or another, also if ctx ends before: then it is canceled.
+// migrate makes QEMU write the state of a machine into a file. It waits until the migration
+// has succeeded, failed or been canceled; it cancels it when ctx ends.
 func migrate(ctx context.Context, l *launch, state *os.File) error {
 	if err := beginMigration(ctx, l, state); err != nil {
 		return err
@@ -164,8 +158,9 @@ func migrate(ctx context.Context, l *launch, state *os.File) error {
 	}
 }
 
-// beginMigration hands the file to QEMU and has it begin. The machine is stopped at once
-// and everything is written once: to write while it runs would write changed memory again.
+// beginMigration passes the file to QEMU and begins the migration. The machine is stopped
+// at once and everything is written once: to write while it runs would write changed memory
+// again.
 func beginMigration(ctx context.Context, l *launch, state *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, monitorLimit)
 	defer cancel()
@@ -214,7 +209,7 @@ func (d *Driver) RestoreTask(ctx context.Context, task *driver.TaskConfig, dir s
 	return d.begin(ctx, task, &checkpoint{manifest: from, state: filepath.Join(dir, stateFile)})
 }
 
-// checkpoint is what a machine goes on from.
+// checkpoint is a stored state from which a machine can continue.
 type checkpoint struct {
 	manifest manifest
 	state    string // path
@@ -230,7 +225,7 @@ func readManifest(dir string) (manifest, error) {
 	case err != nil:
 		return m, err
 	case !st.Mode().IsRegular() || st.Size() > maxManifest:
-		return m, fmt.Errorf("%s is no manifest", path)
+		return m, fmt.Errorf("%s is not a manifest", path)
 	}
 	body, err := os.ReadFile(path)
 	if err == nil {

@@ -26,9 +26,9 @@ type Driver struct {
 	runDir string // has a subdirectory for each VM
 	found  *emulators
 
-	mu      sync.Mutex
-	config  agentConfig
-	changed chan struct{} // closed and replaced when the config changes
+	agent supervised.Config[agentConfig]
+
+	mu sync.Mutex
 	// launches maps the id of each known task to its launch.
 	launches map[string]*launch
 	guests   map[string]bool // by task with a guest agent: whether the agent answered the last ping
@@ -40,7 +40,7 @@ type Driver struct {
 func New(dir string) *Driver {
 	return &Driver{
 		Tasks: supervised.New("driver-qemu", filepath.Join(dir, "driver-exec")), runDir: filepath.Join(dir, "driver-qemu"),
-		found: newEmulators(), changed: make(chan struct{}), launches: map[string]*launch{}, guests: map[string]bool{},
+		found: newEmulators(), launches: map[string]*launch{}, guests: map[string]bool{},
 	}
 }
 
@@ -56,24 +56,31 @@ func (d *Driver) SetConfig(_ context.Context, config []byte) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.config = c
-	close(d.changed)
-	d.changed = make(chan struct{})
+	d.agent.Set(c)
 	return nil
-}
-
-func (d *Driver) current() (agentConfig, <-chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.config, d.changed
 }
 
 func (d *Driver) learn(id string, l *launch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.launches[id] = l
+}
+
+// running returns the launch of a running task. FailedPrecondition: it has ended; what names
+// the act that needs a running task.
+func (d *Driver) running(ctx context.Context, id, what string) (*launch, error) {
+	l, err := d.launchOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	status, err := d.Tasks.InspectTask(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if status.State != driver.TaskRunning {
+		return nil, errdefs.FailedPreconditionf("%s task %q: it has ended", what, id)
+	}
+	return l, nil
 }
 
 // launchOf returns the launch of a task that this process knows. A task that was

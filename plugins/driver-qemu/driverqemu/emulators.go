@@ -166,7 +166,7 @@ func (d *Driver) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, er
 	var looked time.Time
 	var of <-chan struct{} // if it differs from the current one, last belongs to another config
 	return d.Fingerprints(ctx, func() (driver.Fingerprint, <-chan struct{}) {
-		agent, changed := d.current()
+		agent, changed := d.agent.Get()
 		if now := time.Now(); of != changed || now.Sub(looked) >= lookEvery {
 			last, looked, of = d.fingerprint(ctx, agent), now, changed
 		}

@@ -198,7 +198,7 @@ func (n *node) refusedByItsSchema(config map[string]any, why string) {
 
 func (n *node) destroy(task *driver.TaskConfig) {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := n.d.DestroyTask(ctx, task.Ref(), true); err != nil {
 		n.t.Error(err)

@@ -102,8 +102,8 @@ func (l *launch) sockets() ([]string, error) {
 	return append(out, "-chardev", "socket,id=guest-agent,server=on,wait=off,fd="+strconv.Itoa(fd)), nil
 }
 
-// incoming opens the state from which the VM goes on, which its user may not be allowed to
-// read, and returns the options that pass it to QEMU.
+// incoming opens the state from which the VM continues, which its user may not be allowed
+// to read, and returns the options that pass it to QEMU.
 func (l *launch) incoming() ([]string, error) {
 	if l.Incoming == "" {
 		return nil, nil

@@ -34,8 +34,8 @@ type launch struct {
 	// NetworkNS is the path of the network namespace to enter.
 	NetworkNS string           `json:"network_ns,omitempty"`
 	User      *supervisor.User `json:"user,omitempty"`
-	// Machine is what a checkpoint has to say of the VM. It is nil if the task's args decide
-	// that. Incoming is the path of the state from which the VM goes on.
+	// Machine is the VM's description in a checkpoint. It is nil if the task's args decide
+	// about the machine. Incoming is the path of the state from which the VM continues.
 	Machine  *manifest `json:"machine,omitempty"`
 	Incoming string    `json:"incoming,omitempty"`
 }

@@ -39,7 +39,7 @@ func connect(dir, name string, limit time.Duration) (net.Conn, error) {
 func (m *monitor) hand(file *os.File, name string) error {
 	conn, ok := m.conn.(*net.UnixConn)
 	if !ok {
-		return fmt.Errorf("the machine's monitor is no unix socket: %T", m.conn)
+		return fmt.Errorf("the machine's monitor is not a unix socket: %T", m.conn)
 	}
 	body, err := request("getfd", map[string]any{"fdname": name})
 	if err != nil {

@@ -6,14 +6,13 @@ package driverqemu
 import (
 	"context"
 
-	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// statusPaused is what QEMU says of a machine whose processors were stopped by command.
+// statusPaused is QEMU's status of a machine that was paused by a command.
 const statusPaused = "paused"
 
-// statusWritten is what it says after a checkpoint: the machine is paused, too.
+// statusWritten is QEMU's status of a machine after a checkpoint, which is also paused.
 const statusWritten = "postmigrate"
 
 // PauseTask implements driver.Pauser. It stops the processors of the machine, and QEMU
@@ -26,16 +25,9 @@ func (d *Driver) ResumeTask(ctx context.Context, id string) error { return d.com
 // command has the monitor of a machine carry out a command that has no effect if it is
 // repeated.
 func (d *Driver) command(ctx context.Context, id, name string) error {
-	l, err := d.launchOf(ctx, id)
+	l, err := d.running(ctx, id, "pause or resume")
 	if err != nil {
 		return err
-	}
-	status, err := d.Tasks.InspectTask(ctx, id)
-	if err != nil {
-		return err
-	}
-	if status.State != driver.TaskRunning {
-		return errdefs.FailedPreconditionf("pause or resume task %q: it has ended", id)
 	}
 	ctx, cancel := context.WithTimeout(ctx, monitorLimit)
 	defer cancel()
@@ -45,7 +37,7 @@ func (d *Driver) command(ctx context.Context, id, name string) error {
 	return nil
 }
 
-// tell has the monitor of a machine carry out a command.
+// tell sends a command to the monitor of a machine.
 func tell(ctx context.Context, l *launch, name string) error {
 	m, err := openQMP(ctx, l)
 	if err != nil {

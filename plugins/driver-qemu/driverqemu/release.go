@@ -21,7 +21,7 @@ type blockNode struct {
 	} `json:"image"`
 }
 
-// statusLoading is what QEMU says of a machine that reads a checkpoint.
+// statusLoading is QEMU's status of a machine that reads a checkpoint.
 const statusLoading = "inmigrate"
 
 // release resumes a VM that was started paused, if its images are the ones that were

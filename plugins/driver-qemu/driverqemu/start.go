@@ -39,7 +39,7 @@ func (d *Driver) begin(ctx context.Context, task *driver.TaskConfig, from *check
 	if _, err := d.Of(task.ID); err == nil {
 		return nil, nil, errdefs.AlreadyExistsf("start task %q: it exists already; destroy it first", task.ID)
 	}
-	agent, _ := d.current()
+	agent, _ := d.agent.Get()
 	l, err := d.plan(ctx, task, agent, from)
 	if err != nil {
 		return nil, nil, err
@@ -161,7 +161,7 @@ func (l *launch) spec(task *driver.TaskConfig) (supervisor.Spec, error) {
 	if err != nil {
 		return supervisor.Spec{}, fmt.Errorf("encode how the machine is started: %w", err)
 	}
-	env := map[string]string{"TMPDIR": filepath.Join(task.TaskDir, "tmp")} // for -snapshot
+	env := map[string]string{"TMPDIR": filepath.Join(task.TaskDir, "tmp")} // QEMU writes the changes of -snapshot there
 	for k, v := range task.Env {
 		env[k] = v
 	}

@@ -43,7 +43,7 @@ func (d *Driver) ValidateTask(_ context.Context, task *driver.TaskDraft) ([]driv
 		return nil, err
 	}
 	c.complete()
-	agent, _ := d.current()
+	agent, _ := d.agent.Get()
 	var out []driver.Diagnostic
 	for _, f := range c.check(agent) {
 		summary, cure, _ := strings.Cut(strings.TrimPrefix(f.err.Error(), f.path+": "), "; ")

@@ -160,8 +160,8 @@ func (g *Group) Paths() []string {
 	return out
 }
 
-// Present returns those of Paths that exist. A group that an older version of ours made
-// may lack one.
+// Present returns the Paths that exist. A group that an older version of ours made may lack
+// one.
 func (g *Group) Present() []string {
 	return slices.DeleteFunc(g.Paths(), func(dir string) bool {
 		_, err := os.Stat(dir)

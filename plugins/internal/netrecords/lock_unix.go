@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes the lock of a file unless another opening of it has the lock.
+// tryLock takes the lock of a file, unless it is held through another open file
+// description.
 func tryLock(f *os.File) (bool, error) {
 	for {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {

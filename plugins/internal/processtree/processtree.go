@@ -15,7 +15,7 @@ import (
 
 // Usage is what a process and its descendants use.
 type Usage struct {
-	User   time.Duration // also that of descendants that have ended since the first sample
+	User   time.Duration // includes descendants that have ended since the first sample
 	System time.Duration
 	RSS    uint64 // bytes
 	PIDs   []int
@@ -58,8 +58,8 @@ func NewWith(list func(context.Context) ([]Process, error)) *Sampler {
 }
 
 // Measure returns the usage of each tree by the PID of its first process. A tree without
-// any process is absent. CPU times never go back while a tree is measured: those of a
-// descendant that has ended still count.
+// any process is absent. CPU times never go back while a tree is measured: the CPU times of
+// a descendant that has ended still count.
 func (s *Sampler) Measure(ctx context.Context, roots []int) (map[int]Usage, error) {
 	all, err := s.list(ctx)
 	if err != nil {

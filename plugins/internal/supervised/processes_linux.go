@@ -26,7 +26,7 @@ func (t *Tasks) ProcessStats(ctx context.Context, id string) (map[string]driver.
 	now := supervisor.Processes(status)
 	t.mu.Lock()
 	before := t.processes[id]
-	if t.known[id] != nil { // else it was destroyed meanwhile
+	if t.known[id] != nil { // otherwise it was destroyed meanwhile
 		t.processes[id] = now
 	}
 	t.mu.Unlock()

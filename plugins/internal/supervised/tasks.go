@@ -36,7 +36,8 @@ type Tasks struct {
 	version int                           // incremented with each change of known
 	// starting are the starts in progress, by task id.
 	starting map[string]*underWay
-	// processes are the last figures of each task whose processes were asked for.
+	// processes are the newest statistics of each process, by task id and pid, of the
+	// tasks for which they were asked.
 	processes map[string]map[int]supervisor.Process
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/drover-project/drover/sdk/isolation"
 )
 
-// adopt takes over the tasks in the journal: those of a supervisor that died, or our
-// own from before an upgrade, which are still our children. If one record cannot be
-// read, the other tasks are still adopted.
+// adopt takes over the tasks in the journal: the tasks of a supervisor that died, or our
+// own from before an upgrade, which are still our children. If one record cannot be read,
+// the other tasks are still adopted.
 func (l *loop) adopt() error {
 	keys, err := l.journal.keys()
 	if err != nil {

@@ -68,12 +68,12 @@ func (l *loop) begin(t *task, req *request, files [3]int, cgroup int) error {
 	spec := req.Spec
 	hold := l.hold(t, req)
 	p := isolation.Process{Args: spec.Args, Env: spec.environ(), Files: files}
-	plain := isolation.Plain{Path: spec.Path, Dir: spec.Dir}
+	plain := isolation.Plain{Path: spec.Path, Dir: spec.Dir, Mounts: spec.Mounts}
 	if u := spec.User; u != nil {
 		plain.User = &isolation.User{UID: u.UID, GID: u.GID, Groups: u.Groups}
 	}
 	_, err := isolation.Fork(plain, cgroup, p, hold)
-	if errors.Is(err, isolation.ErrNoPrograms) {
+	if errors.Is(err, isolation.ErrNoPrograms) && len(spec.Mounts) == 0 {
 		err = l.forkFree(t, spec, files, cgroup, hold)
 	}
 	if err != nil {

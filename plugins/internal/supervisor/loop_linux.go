@@ -51,10 +51,12 @@ type loop struct {
 	shutdown bool
 	// orphaned means that the keeper is gone.
 	orphaned bool
-	// drained and flooded record for this turn whether an output was emptied, and
-	// whether an output had more than its share.
-	drained, flooded bool
+	moved
 }
+
+// moved records for one turn of the loop whether an output was emptied, and whether an
+// output had more than its share.
+type moved struct{ drained, flooded bool }
 
 // watched says what a descriptor in the epoll set is: a task's pidfd (output is -1),
 // the pidfd of process 1 of its namespace (outputInit), one of its outputs, a

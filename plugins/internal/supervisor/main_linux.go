@@ -19,6 +19,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/idle"
 )
 
 // hiddenArgument is the first argument of the supervisor's processes.
@@ -80,6 +82,9 @@ func role(name string, args []string) int {
 	resetIgnoredByLibc()
 	// Tasks would also inherit descriptors that an ancestor left open.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // since Linux 5.11; best effort
+	if name != roleLaunch {
+		time.AfterFunc(time.Second, idle.Release) // most of the program is used only by the start
+	}
 	var err error
 	switch name {
 	case roleLaunch:

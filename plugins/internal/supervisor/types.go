@@ -37,6 +37,9 @@ type Spec struct {
 	// NetworkNS is the path of a network namespace to join. Linux only. For an isolated
 	// task it is in Sandbox.
 	NetworkNS string `json:"network_ns,omitempty"`
+	// Mounts are made in a mount namespace of the task's own, see isolation.Plain. Linux only.
+	// For an isolated task they are in Sandbox.
+	Mounts []isolation.Bind `json:"mounts,omitempty"`
 	// Sandbox isolates the task. If it is set, Path and Dir are not used: the command is
 	// looked up inside the sandbox.
 	Sandbox *Sandbox `json:"sandbox,omitempty"`

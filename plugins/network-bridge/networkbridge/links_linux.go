@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/plugins/internal/netspace"
@@ -58,6 +59,9 @@ func (s settings) bridge() (netlink.Link, error) {
 		if err := netlink.AddrReplace(link, address(own)); err != nil {
 			return nil, errdefs.FailedPreconditionf("give the bridge %q the address %s: %w", s.name, own, err)
 		}
+	}
+	if link.Attrs().Flags&net.FlagUp != 0 {
+		return link, s.forwarding()
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return nil, errdefs.FailedPreconditionf("bring the bridge %q up: %w", s.name, err)
@@ -114,26 +118,39 @@ func (s settings) attach(rec *record) error {
 	if oerr != nil && !missing(oerr) {
 		return fmt.Errorf("look for the link %s: %w", name, oerr)
 	}
-	if outside == nil || oerr != nil || err != nil || outside.Attrs().ParentIndex != inside.Attrs().Index {
-		if err := detach(rec); err != nil {
+	if oerr != nil || err != nil || outside.Attrs().ParentIndex != inside.Attrs().Index {
+		if err == nil && inside.Type() == "veth" { // its other end is gone
+			if err := deleted(in.LinkDel(inside)); err != nil {
+				return fmt.Errorf("remove the interface of the namespace: %w", err)
+			}
+		}
+		if outside, inside, err = s.link(rec, br, ns, in); err != nil {
 			return err
-		}
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MasterIndex = name, br.Attrs().Index
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: insideName, PeerNamespace: netlink.NsFd(ns)}); err != nil {
-			return errdefs.FailedPreconditionf("make the link %s of alloc %s: %w", name, rec.AllocID, err)
-		}
-		if outside, err = netlink.LinkByName(name); err == nil {
-			inside, err = in.LinkByName(insideName)
-		}
-		if err != nil {
-			return fmt.Errorf("find the link that was just made: %w", err)
 		}
 	}
 	if err := s.bringUp(br, outside); err != nil {
 		return err
 	}
 	return configure(in, inside, rec.Addresses)
+}
+
+// link makes the link between the bridge and the namespace of a record.
+func (s settings) link(rec *record, br netlink.Link, ns netns.NsHandle, in *netlink.Handle) (outside, inside netlink.Link, err error) {
+	if err := detach(rec); err != nil {
+		return nil, nil, err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MasterIndex, attrs.Flags = outsideName(rec.AllocID), br.Attrs().Index, net.FlagUp
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: insideName, PeerNamespace: netlink.NsFd(ns)}); err != nil {
+		return nil, nil, errdefs.FailedPreconditionf("make the link %s of alloc %s: %w", attrs.Name, rec.AllocID, err)
+	}
+	if outside, err = netlink.LinkByName(attrs.Name); err == nil {
+		inside, err = in.LinkByName(insideName)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the link that was just made: %w", err)
+	}
+	return outside, inside, nil
 }
 
 // bringUp brings the machine's end of a link up.
@@ -145,6 +162,9 @@ func (s settings) bringUp(br, outside netlink.Link) error {
 	}
 	if err := netlink.LinkSetHairpin(outside, s.hairpin); err != nil {
 		return fmt.Errorf("set the hairpin mode of the link %s: %w", outside.Attrs().Name, err)
+	}
+	if outside.Attrs().Flags&net.FlagUp != 0 {
+		return nil
 	}
 	if err := netlink.LinkSetUp(outside); err != nil {
 		return fmt.Errorf("bring the link %s up: %w", outside.Attrs().Name, err)
@@ -175,7 +195,7 @@ func configure(in *netlink.Handle, inside netlink.Link, addresses []netip.Prefix
 	return nil
 }
 
-// detach removes the link of an alloc, with both ends.
+// detach removes the link of an alloc, with both ends. The kernel takes some 30 ms for it.
 func detach(rec *record) error {
 	name := outsideName(rec.AllocID)
 	link, err := netlink.LinkByName(name)
@@ -183,12 +203,42 @@ func detach(rec *record) error {
 		return nil
 	}
 	if err == nil {
-		err = netlink.LinkDel(link)
+		err = deleted(netlink.LinkDel(link))
 	}
-	if err != nil && !missing(err) && !errors.Is(err, unix.ENODEV) {
+	if err != nil {
 		return fmt.Errorf("remove the link %s of alloc %s: %w", name, rec.AllocID, err)
 	}
 	return nil
+}
+
+// deleted takes it for a success that there was nothing to delete.
+func deleted(err error) error {
+	if missing(err) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// remove removes the link and the namespace of an alloc. The kernel ends links together with
+// their namespace, and nobody has to wait for that: so the link is only cut off from the
+// bridge here. If a process keeps the namespace, both end with the process.
+func remove(rec *record) error {
+	if rec.Path != "" || !cutOff(rec) {
+		if err := detach(rec); err != nil {
+			return err
+		}
+	}
+	return netspace.Remove(rec.namespace)
+}
+
+// cutOff takes the machine's end of a link off the bridge, and reports whether the end of the
+// plugin's namespace is also that of the link.
+func cutOff(rec *record) bool {
+	outside, err := netlink.LinkByName(outsideName(rec.AllocID))
+	if err != nil {
+		return missing(err)
+	}
+	return netspace.Is(rec.namespace) && netlink.LinkSetDown(outside) == nil && netlink.LinkSetNoMaster(outside) == nil
 }
 
 // inspect says what of the network of a record does not work.
@@ -219,17 +269,22 @@ func (s settings) inspect(rec *record) error {
 	return s.inspectRules(rec)
 }
 
-// forgetConnections ends the kernel's translation of connections to an alloc that is
-// gone, since another may get its address. What it does not find is no error.
-func forgetConnections(rec *record) {
-	for _, p := range rec.Addresses {
-		family := netlink.InetFamily(unix.AF_INET)
-		if p.Addr().Is6() {
-			family = unix.AF_INET6
+// forgetConnections ends the kernel's translation of connections to allocs that are gone,
+// since others may get their addresses. What it does not find is no error.
+func forgetConnections(six bool, gone func(netip.Addr) bool) {
+	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+		if family == unix.AF_INET6 && !six {
+			continue
 		}
-		f := &netlink.ConntrackFilter{}
-		if f.AddIP(netlink.ConntrackReplySrcIP, p.Addr().AsSlice()) == nil {
-			_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, f)
-		}
+		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, toGone(gone))
 	}
+}
+
+// toGone matches connections whose answers would come from an address that is gone.
+type toGone func(netip.Addr) bool
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (gone toGone) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	a, ok := netip.AddrFromSlice(flow.Reverse.SrcIP)
+	return ok && gone(a.Unmap())
 }

@@ -26,7 +26,7 @@ import (
 )
 
 // Version is the version of the plugin.
-const Version = "0.1.0"
+const Version = "0.2.0"
 
 // The names of the networks.
 const (
@@ -65,8 +65,9 @@ type settings struct {
 // Network is the network plugin.
 type Network struct {
 	store *store
+	ended *ended
 
-	mu  sync.Mutex // held during calls that change something
+	mu  sync.Mutex
 	set settings
 }
 
@@ -74,7 +75,7 @@ var _ network.Network = (*Network)(nil)
 
 // New returns a plugin that keeps its records and namespaces in dir, an absolute path.
 func New(dir string) *Network {
-	return &Network{store: newStore(dir), set: settings{name: "nomad"}}
+	return &Network{store: newStore(dir), ended: newEnded(forgetConnections), set: settings{name: "nomad"}}
 }
 
 // Info implements network.Network.
@@ -101,6 +102,12 @@ func (n *Network) SetConfig(_ context.Context, body []byte) error {
 	defer n.mu.Unlock()
 	n.set = s
 	return nil
+}
+
+func (n *Network) settings() settings {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.set
 }
 
 // maxLinkName is the most bytes of the name of an interface in Linux.
@@ -138,11 +145,8 @@ func (c config) check() (settings, error) {
 // Fingerprint implements network.Network. What the machine can do does not change.
 func (n *Network) Fingerprint(ctx context.Context) (<-chan network.Fingerprint, error) {
 	out := make(chan network.Fingerprint, 1)
-	n.mu.Lock()
-	hairpin := n.set.hairpin
-	n.mu.Unlock()
 	f := network.Fingerprint{Networks: []string{bridged, isolated}, Attributes: map[string]string{
-		"nomad.bridge.hairpin_mode": fmt.Sprint(hairpin), "plugins.cni.version.bridge": cniVersion,
+		"nomad.bridge.hairpin_mode": fmt.Sprint(n.settings().hairpin), "plugins.cni.version.bridge": cniVersion,
 	}}
 	if err := probe(); err != nil {
 		f = network.Fingerprint{Problem: err.Error()}
@@ -160,14 +164,13 @@ func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attac
 	if err := checkRequest(r); err != nil {
 		return nil, err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	var rec *record
-	err := n.store.locked(ctx, func() (err error) {
-		if rec, err = n.plan(r); err != nil {
+	err := n.store.turn(ctx, r.AllocID, func() (err error) {
+		set := n.settings()
+		if rec, err = n.plan(ctx, set, r); err != nil {
 			return err
 		}
-		return n.make(rec)
+		return n.make(ctx, set, rec)
 	})
 	if err != nil {
 		return nil, err
@@ -175,27 +178,46 @@ func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attac
 	return rec.attachment(), nil
 }
 
-// plan returns the record of an alloc, which is stored: the one that it has, changed to
+// plan returns the record of an alloc, which is durable: the one that it has, changed to
 // what is requested, or a new one with free addresses.
-func (n *Network) plan(r network.Request) (*record, error) {
-	all, err := n.store.all()
-	if err != nil {
-		return nil, err
+func (n *Network) plan(ctx context.Context, set settings, r network.Request) (*record, error) {
+	rec, same, err := n.announce(ctx, set, r)
+	if errdefs.IsResourceExhausted(err) && n.ended.wait(ctx) { // some addresses are free only now
+		rec, same, err = n.announce(ctx, set, r)
 	}
-	rec := &record{AllocID: r.AllocID, Network: r.Network, Path: r.Path, Hostname: r.Hostname, Ports: r.Ports, DNS: r.DNS, namespace: n.store.Namespace(r.AllocID)}
-	if r.Network == bridged {
-		if rec.Addresses, err = n.set.addresses(r.AllocID, all); err != nil {
-			return nil, err
+	if err != nil || same {
+		return rec, err
+	}
+	return rec, n.store.Sync(r.AllocID)
+}
+
+// announce stores the record of an alloc, and reports whether it has it already.
+func (n *Network) announce(ctx context.Context, set settings, r network.Request) (rec *record, same bool, err error) {
+	rec = &record{AllocID: r.AllocID, Network: r.Network, Path: r.Path, Hostname: r.Hostname, Ports: r.Ports, DNS: r.DNS, namespace: n.store.Namespace(r.AllocID)}
+	err = n.store.shared(ctx, func(all map[string]*record) (err error) {
+		if r.Network == bridged {
+			if rec.Addresses, err = set.addresses(r.AllocID, all, n.ended.addresses(set, all)); err != nil {
+				return err
+			}
 		}
-	}
-	if reflect.DeepEqual(all[r.AllocID], rec) {
-		return rec, nil
-	}
-	return rec, n.store.Put(rec)
+		old := all[r.AllocID]
+		if old != nil {
+			rec.Since, rec.Changed = old.Since, old.Changed
+		}
+		if same = reflect.DeepEqual(old, rec); same {
+			return nil
+		}
+		rec.Changed = old != nil
+		for _, other := range all {
+			rec.Since = max(rec.Since, other.Since+1)
+		}
+		return n.store.Announce(rec)
+	})
+	return rec, same, err
 }
 
 // make makes of a record what is missing on the machine.
-func (n *Network) make(rec *record) error {
+func (n *Network) make(ctx context.Context, set settings, rec *record) error {
 	if rec.Path == "" {
 		if err := netspace.Make(rec.namespace); err != nil {
 			return err
@@ -204,39 +226,28 @@ func (n *Network) make(rec *record) error {
 	if err := netspace.LoopbackUp(rec.path()); err != nil || rec.Network == isolated {
 		return err
 	}
-	if err := n.set.attach(rec); err != nil {
+	if err := set.attach(rec); err != nil {
 		return err
 	}
-	return n.syncRules()
-}
-
-// syncRules makes the rules on the machine those of all records, at once.
-func (n *Network) syncRules() error {
-	all, err := n.store.all()
-	if err != nil {
-		return err
-	}
-	return n.set.writeRules(all)
+	return n.store.shared(ctx, func(all map[string]*record) error { return set.openPorts(rec, all) })
 }
 
 // Inspect implements network.Network.
 func (n *Network) Inspect(ctx context.Context, allocID string) (*network.Attachment, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	var rec *record
-	err := n.store.locked(ctx, func() error {
-		all, err := n.store.all()
-		if err != nil {
+	err := n.store.turn(ctx, allocID, func() (err error) {
+		if rec, err = n.record(ctx, allocID); err != nil {
 			return err
 		}
-		if rec = all[allocID]; rec == nil {
+		switch {
+		case rec == nil:
 			return errdefs.NotFoundf("alloc %s has no network", allocID)
-		}
-		if !netspace.Is(rec.path()) {
+		case rec.Ending:
+			return errdefs.FailedPreconditionf("the network of alloc %s is being destroyed", allocID)
+		case !netspace.Is(rec.path()):
 			return errdefs.FailedPreconditionf("the namespace %s of alloc %s is gone", rec.path(), allocID)
-		}
-		if rec.Network == bridged {
-			return n.set.inspect(rec)
+		case rec.Network == bridged:
+			return n.settings().inspect(rec)
 		}
 		return nil
 	})
@@ -246,41 +257,53 @@ func (n *Network) Inspect(ctx context.Context, allocID string) (*network.Attachm
 	return rec.attachment(), nil
 }
 
+// record returns the record of an alloc; nil if it has none.
+func (n *Network) record(ctx context.Context, allocID string) (rec *record, err error) {
+	err = n.store.shared(ctx, func(all map[string]*record) error {
+		rec = all[allocID]
+		return nil
+	})
+	return rec, err
+}
+
 // Destroy implements network.Network. The record goes last, so that what a killed process
 // has left is found.
 func (n *Network) Destroy(ctx context.Context, allocID string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.store.locked(ctx, func() error {
-		all, err := n.store.all()
-		if err != nil || all[allocID] == nil {
+	return n.store.turn(ctx, allocID, func() error {
+		set := n.settings()
+		rec, err := n.unreachable(ctx, set, allocID)
+		if err != nil || rec == nil {
 			return err
 		}
-		rec := all[allocID]
-		if err := detach(rec); err != nil {
-			return err
+		if len(rec.Ports) > 0 {
+			n.ended.add(rec.Addresses)
 		}
-		if err := netspace.Remove(rec.namespace); err != nil {
+		if err := remove(rec); err != nil {
 			return err
-		}
-		delete(all, allocID)
-		if rec.Network == bridged {
-			if err := n.set.writeRules(all); err != nil {
-				return err
-			}
-			forgetConnections(rec)
 		}
 		return n.store.Remove(allocID)
 	})
 }
 
-// List implements network.Network.
-func (n *Network) List(ctx context.Context) (ids []string, err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	err = n.store.locked(ctx, func() error {
-		ids, err = n.store.IDs()
-		return err
+// unreachable makes the ports of an alloc lead nowhere and returns its record; nil if it has
+// none.
+func (n *Network) unreachable(ctx context.Context, set settings, allocID string) (rec *record, err error) {
+	err = n.store.shared(ctx, func(all map[string]*record) error {
+		if rec = all[allocID]; rec == nil || rec.Network != bridged {
+			return nil
+		}
+		if !rec.Ending {
+			ending := *rec
+			ending.Ending = true
+			if err := n.store.Announce(&ending); err != nil {
+				return err
+			}
+			all[allocID] = &ending
+		}
+		return set.closePorts(rec, all)
 	})
-	return ids, err
+	return rec, err
 }
+
+// List implements network.Network.
+func (n *Network) List(context.Context) ([]string, error) { return n.store.IDs() }

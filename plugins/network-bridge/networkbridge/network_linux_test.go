@@ -55,7 +55,16 @@ func newBed(t *testing.T) *bed {
 func (b *bed) fresh() *networkbridge.Network {
 	b.t.Helper()
 	n := networkbridge.New(b.dir)
-	accepts := n.Info().ConfigSchema
+	if err := n.SetConfig(b.t.Context(), b.body()); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+// body is the config as the host sends it.
+func (b *bed) body() []byte {
+	b.t.Helper()
+	accepts := networkbridge.New(b.dir).Info().ConfigSchema
 	full, err := accepts.Apply(b.config)
 	if err != nil {
 		b.t.Fatal(err)
@@ -64,10 +73,7 @@ func (b *bed) fresh() *networkbridge.Network {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := n.SetConfig(b.t.Context(), body); err != nil {
-		b.t.Fatal(err)
-	}
-	return n
+	return body
 }
 
 func (b *bed) create(n *networkbridge.Network, id string, ports ...network.Port) *network.Attachment {

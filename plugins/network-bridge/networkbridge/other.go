@@ -5,17 +5,23 @@
 
 package networkbridge
 
-import "github.com/drover-project/drover/plugins/internal/netspace"
+import (
+	"net/netip"
+
+	"github.com/drover-project/drover/plugins/internal/netspace"
+)
 
 // probe says why this machine cannot have networks.
 func probe() error { return netspace.Probe() }
 
 func (s settings) attach(*record) error { return probe() }
 
-func detach(*record) error { return nil }
-
 func (s settings) inspect(*record) error { return probe() }
 
-func (s settings) writeRules(map[string]*record) error { return nil }
+func (s settings) openPorts(*record, map[string]*record) error { return nil }
 
-func forgetConnections(*record) {}
+func (s settings) closePorts(*record, map[string]*record) error { return nil }
+
+func remove(*record) error { return nil }
+
+func forgetConnections(bool, func(netip.Addr) bool) {}

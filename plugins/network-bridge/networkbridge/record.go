@@ -6,15 +6,18 @@ package networkbridge
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/drover-project/drover/plugins/internal/netrecords"
 	"github.com/drover-project/drover/sdk/errdefs"
 	network "github.com/drover-project/drover/sdk/network/v1"
 )
 
-// record says what an alloc has, or is about to have.
+// record says what an alloc has, or is about to have. It is not changed once it is stored.
 type record struct {
 	AllocID   string
 	Network   string
@@ -23,12 +26,23 @@ type record struct {
 	Addresses []netip.Prefix `json:",omitempty"` // IPv4 first
 	Ports     []network.Port `json:",omitempty"`
 	DNS       *network.DNS   `json:",omitempty"`
+	// Since orders records: of two that have the same port of the machine, the newer has
+	// it, since servers gave it away again.
+	Since uint64 `json:",omitempty"`
+	// Changed means that the record was another before. Rules of that may be left, so they are
+	// written anew as a whole.
+	Changed bool `json:",omitempty"`
+	// Ending means that Destroy has begun: nothing leads to the alloc any more.
+	Ending bool `json:",omitempty"`
 
 	namespace string // the path of the plugin's namespace of the alloc
 }
 
 // path is the path of the namespace.
 func (r *record) path() string { return cmp.Or(r.Path, r.namespace) }
+
+// reachable reports whether the rules of the bridge are about the alloc.
+func (r *record) reachable() bool { return r.Network == bridged && !r.Ending }
 
 // attachment is the record as the host sees it.
 func (r *record) attachment() *network.Attachment {
@@ -44,9 +58,9 @@ func (r *record) attachment() *network.Attachment {
 const insideName = "eth0"
 
 // addresses returns those that the alloc has, where they are still in the subnets, and
-// free ones else. The first of each subnet is the bridge's.
-func (s settings) addresses(allocID string, all map[string]*record) (out []netip.Prefix, err error) {
-	used := map[netip.Addr]bool{}
+// free ones else. The first of each subnet is the bridge's. used are addresses that are not free
+// though no record has them.
+func (s settings) addresses(allocID string, all map[string]*record, used map[netip.Addr]bool) (out []netip.Prefix, err error) {
 	var own []netip.Prefix
 	for id, r := range all {
 		if id == allocID {
@@ -90,24 +104,46 @@ func checkRequest(r network.Request) error {
 }
 
 // store keeps the records.
-type store struct{ netrecords.Store[record] }
+type store struct {
+	netrecords.Store[record]
+
+	mu     sync.Mutex // held with the lock "lock", for which goroutines would poll otherwise
+	reader netrecords.Reader[record]
+}
 
 func newStore(dir string) *store {
-	return &store{netrecords.Store[record]{
+	s := &store{Store: netrecords.Store[record]{
 		Dir: dir, Owner: func(r *record) string { return r.AllocID },
 		// Its addresses are unknown, and its links are found by the alloc's id.
 		Damaged: func(id string) *record { return &record{AllocID: id, Network: bridged} },
 	}}
+	s.reader.Store = &s.Store
+	return s
 }
 
-// locked calls f while no other process uses the records: the rules are made of all of them.
-func (s *store) locked(ctx context.Context, f func() error) error { return s.Locked(ctx, "lock", f) }
+// turn calls f while there is no other call about the alloc. Some allocs share a lock, so
+// that the number of files is bounded.
+func (s *store) turn(ctx context.Context, allocID string, f func() error) error {
+	h := fnv.New32a()
+	h.Write([]byte(allocID))
+	return s.Locked(ctx, fmt.Sprintf("lock-%03x", h.Sum32()%4096), f)
+}
 
-// all returns all records by alloc.
-func (s *store) all() (map[string]*record, error) {
-	all, err := s.All()
-	for id, r := range all {
-		r.namespace = s.Namespace(id)
-	}
-	return all, err
+// shared calls f with all records while nobody else gives addresses or changes rules. It is
+// short: nothing in it waits for the disk or for the removal of a link.
+func (s *store) shared(ctx context.Context, f func(all map[string]*record) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Locked(ctx, "lock", func() error {
+		all, err := s.reader.All()
+		if err != nil {
+			return err
+		}
+		for id, r := range all {
+			if r.namespace == "" { // nobody else has seen it yet
+				r.namespace = s.Namespace(id)
+			}
+		}
+		return f(all)
+	})
 }

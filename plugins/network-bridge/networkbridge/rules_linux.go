@@ -4,11 +4,12 @@
 package networkbridge
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 
 	"github.com/google/nftables"
@@ -29,11 +30,13 @@ type family struct {
 	size         uint32 // of an address
 	source, dest uint32 // where addresses are in a header
 	loopback     netip.Prefix
+	address      nftables.SetDatatype
+	subnet       netip.Prefix // of the bridge
 }
 
 var (
-	four = family{nftables.TableFamilyIPv4, unix.NFPROTO_IPV4, 4, 12, 16, netip.MustParsePrefix("127.0.0.0/8")}
-	six  = family{nftables.TableFamilyIPv6, unix.NFPROTO_IPV6, 16, 8, 24, netip.MustParsePrefix("::1/128")}
+	four = family{nftables.TableFamilyIPv4, unix.NFPROTO_IPV4, 4, 12, 16, netip.MustParsePrefix("127.0.0.0/8"), nftables.TypeIPAddr, netip.Prefix{}}
+	six  = family{nftables.TableFamilyIPv6, unix.NFPROTO_IPV6, 16, 8, 24, netip.MustParsePrefix("::1/128"), nftables.TypeIP6Addr, netip.Prefix{}}
 )
 
 func (s settings) tableName() string { return "drover-" + s.name }
@@ -44,11 +47,12 @@ func probe() error {
 		return err
 	}
 	c, err := openRules()
-	if err == nil {
-		_, err = c.ListTablesOfFamily(nftables.TableFamilyIPv4)
-	}
 	if err != nil {
-		return errdefs.FailedPreconditionf("the kernel's nftables cannot be used; load the module nf_tables: %w", err)
+		return err
+	}
+	defer c.CloseLasting()
+	if _, err = c.ListTablesOfFamily(nftables.TableFamilyIPv4); err != nil {
+		return noRules(err)
 	}
 	return nil
 }
@@ -58,11 +62,167 @@ func probe() error {
 // enough for 100 ports.
 const transaction = 64 << 20
 
-// openRules opens nftables. Changes are made at its Flush, as one transaction.
+// openRules opens nftables. Changes are made at its Flush, as one transaction. Its caller
+// calls CloseLasting.
 func openRules() (*nftables.Conn, error) {
-	return nftables.New(nftables.WithSockOptions(func(c *mdnetlink.Conn) error {
+	c, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *mdnetlink.Conn) error {
 		return errors.Join(c.SetReadBuffer(transaction), c.SetWriteBuffer(transaction))
 	}))
+	if err != nil {
+		return nil, noRules(err)
+	}
+	return c, nil
+}
+
+func noRules(err error) error {
+	return errdefs.FailedPreconditionf("the kernel's nftables cannot be used; load the module nf_tables: %w", err)
+}
+
+// The ports of the machine that lead to allocs are elements of two maps: of those on one
+// address of the machine, and of those on all. So an alloc costs its own elements, however
+// many others have ports.
+const (
+	portsAt  = "ports-at"  // address . protocol . port -> address . port
+	portsAny = "ports-any" // protocol . port -> address . port
+)
+
+// layout marks rules. A table without them was damaged, or written by an earlier version,
+// and is written anew.
+const layout = "drover-2"
+
+// families returns those of the subnets.
+func (s settings) families() (out []family) {
+	for _, subnet := range s.subnets {
+		f := four
+		if subnet.Addr().Is6() {
+			f = six
+		}
+		f.subnet = subnet
+		out = append(out, f)
+	}
+	return out
+}
+
+// openPorts makes the ports of a record lead to it. all are the records of all allocs, with
+// this one.
+func (s settings) openPorts(rec *record, all map[string]*record) error {
+	if rec.Changed || !s.intact() || s.change(rec, (*nftables.Conn).SetAddElements) != nil {
+		return s.writeRules(all) // whatever it was
+	}
+	return s.pass(true)
+}
+
+// closePorts makes the ports of a record that has ended lead nowhere.
+func (s settings) closePorts(rec *record, all map[string]*record) error {
+	alone, shares := true, false
+	for id, r := range all {
+		if id != rec.AllocID && r.reachable() {
+			alone = false
+			shares = shares || sharePort(rec, r)
+		}
+	}
+	if alone || shares || rec.Changed || s.change(rec, (*nftables.Conn).SetDeleteElements) != nil {
+		return s.writeRules(all)
+	}
+	return nil
+}
+
+// sharePort reports whether two records have a port of the machine, as while an alloc is
+// destroyed whose port was given away again.
+func sharePort(a, b *record) bool {
+	return slices.ContainsFunc(a.Ports, func(p network.Port) bool {
+		return slices.ContainsFunc(b.Ports, func(o network.Port) bool { return o.HostPort == p.HostPort })
+	})
+}
+
+// chunk is how many elements are in a message, whose length has 16 bits.
+const chunk = 200
+
+// change adds or deletes the elements of a record, all or none. It fails if they are not
+// as the record says.
+func (s settings) change(rec *record, do func(*nftables.Conn, *nftables.Set, []nftables.SetElement) error) error {
+	if len(rec.Ports) == 0 {
+		return nil
+	}
+	c, err := openRules()
+	if err != nil {
+		return err
+	}
+	defer c.CloseLasting()
+	for _, f := range s.families() {
+		for set, elements := range f.elements(s, []*record{rec}) {
+			for part := range slices.Chunk(elements, chunk) {
+				if err := do(c, set, part); err != nil {
+					return fmt.Errorf("change the ports of alloc %s: %w", rec.AllocID, err)
+				}
+			}
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return errdefs.FailedPreconditionf("change the ports of alloc %s: %w", rec.AllocID, err)
+	}
+	return nil
+}
+
+// sets returns the two maps of a table.
+func (f family) sets(t *nftables.Table) (at, any *nftables.Set) {
+	to := nftables.MustConcatSetType(f.address, nftables.TypeInetService)
+	at = &nftables.Set{Table: t, Name: portsAt, IsMap: true, KeyType: nftables.MustConcatSetType(f.address, nftables.TypeInetProto, nftables.TypeInetService), DataType: to}
+	any = &nftables.Set{Table: t, Name: portsAny, IsMap: true, KeyType: nftables.MustConcatSetType(nftables.TypeInetProto, nftables.TypeInetService), DataType: to}
+	return at, any
+}
+
+func (f family) tableOf(s settings) *nftables.Table {
+	return &nftables.Table{Name: s.tableName(), Family: f.table}
+}
+
+// elements returns the elements of records, by their map. The first record that has a port
+// of the machine gets it. The comment of an element is its alloc.
+func (f family) elements(s settings, list []*record) map[*nftables.Set][]nftables.SetElement {
+	at, any := f.sets(f.tableOf(s))
+	out := map[*nftables.Set][]nftables.SetElement{}
+	taken := map[string]bool{}
+	for _, r := range list {
+		for _, addr := range r.Addresses {
+			if addr.Addr().Is4() != f.subnet.Addr().Is4() {
+				continue
+			}
+			for _, p := range r.Ports {
+				set, host := any, []byte(nil)
+				if ip, err := netip.ParseAddr(p.HostIP); err == nil && !ip.IsUnspecified() {
+					if ip.Unmap().Is4() != addr.Addr().Is4() {
+						continue
+					}
+					set, host = at, ip.Unmap().AsSlice()
+				}
+				to := slices.Concat(addr.Addr().AsSlice(), service(p.Port))
+				for _, proto := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+					key := slices.Concat(host, []byte{proto, 0, 0, 0}, service(p.HostPort))
+					if !taken[string(key)] {
+						taken[string(key)] = true
+						out[set] = append(out[set], nftables.SetElement{Key: key, Val: to, Comment: r.AllocID})
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// service is a port as a part of a key, which has four bytes.
+func service(port int) []byte { return append(binaryutil.BigEndian.PutUint16(uint16(port)), 0, 0) }
+
+// newestFirst returns the records of allocs that can be reached.
+func newestFirst(all map[string]*record) (out []*record) {
+	for _, r := range all {
+		if r.reachable() {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(b.Since, a.Since), cmp.Compare(a.AllocID, b.AllocID))
+	})
+	return out
 }
 
 // writeRules replaces the tables of this bridge by what the records need, in one
@@ -71,98 +231,92 @@ func openRules() (*nftables.Conn, error) {
 func (s settings) writeRules(all map[string]*record) error {
 	c, err := openRules()
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return err
 	}
-	inUse := false
-	for _, r := range all {
-		inUse = inUse || r.Network == bridged
-	}
-	for _, subnet := range s.subnets {
-		f := four
-		if subnet.Addr().Is6() {
-			f = six
-		}
-		t := &nftables.Table{Name: s.tableName(), Family: f.table}
+	defer c.CloseLasting()
+	list := newestFirst(all)
+	for _, f := range s.families() {
+		t := f.tableOf(s)
 		c.AddTable(t) // so that there is something to delete
 		c.DelTable(t)
-		if inUse {
-			w := &writer{c: c, f: f, s: s, t: c.AddTable(t), subnet: subnet}
-			w.write(all)
+		if len(list) > 0 {
+			w := &writer{c: c, f: f, s: s, t: c.AddTable(t)}
+			if err := w.write(list); err != nil {
+				return err
+			}
 		}
 	}
 	if err := c.Flush(); err != nil {
 		return errdefs.FailedPreconditionf("write the rules of nftables: %w", err)
 	}
-	return s.pass(inUse)
+	return s.pass(len(list) > 0)
 }
 
 // writer writes the table of one family.
 type writer struct {
-	c      *nftables.Conn
-	f      family
-	s      settings
-	t      *nftables.Table
-	subnet netip.Prefix
+	c *nftables.Conn
+	f family
+	s settings
+	t *nftables.Table
 }
 
-func (w *writer) write(all map[string]*record) {
+// rulesOf are the numbers of rules in each chain.
+var rulesOf = map[string]int{"prerouting": 1, "output": 1, "ports": 2, "guard": 1, "postrouting": 3}
+
+func (w *writer) write(list []*record) error {
+	at, any := w.f.sets(w.t)
+	for _, set := range []*nftables.Set{at, any} {
+		if err := w.c.AddSet(set, nil); err != nil {
+			return fmt.Errorf("add a map to nftables: %w", err)
+		}
+	}
+	for set, elements := range w.f.elements(w.s, list) {
+		for part := range slices.Chunk(elements, chunk) {
+			if err := w.c.SetAddElements(set, part); err != nil {
+				return fmt.Errorf("add ports to nftables: %w", err)
+			}
+		}
+	}
 	ports := w.c.AddChain(&nftables.Chain{Name: "ports", Table: w.t})
+	w.rule(ports, w.lead(at, []expr.Any{&expr.Payload{DestRegister: register(0), Base: expr.PayloadBaseNetworkHeader, Offset: w.f.dest, Len: w.f.size}}, w.f.size/4))
+	w.rule(ports, w.lead(any, nil, 0))
+
 	chain := func(name string, typ nftables.ChainType, hook *nftables.ChainHook, prio *nftables.ChainPriority) *nftables.Chain {
 		return w.c.AddChain(&nftables.Chain{Name: name, Table: w.t, Type: typ, Hooknum: hook, Priority: prio})
 	}
 	jump := &expr.Verdict{Kind: expr.VerdictJump, Chain: ports.Name}
 	for name, hook := range map[string]*nftables.ChainHook{"prerouting": nftables.ChainHookPrerouting, "output": nftables.ChainHookOutput} {
-		c := chain(name, nftables.ChainTypeNAT, hook, nftables.ChainPriorityNATDest)
-		w.rule(c, "", local(), []expr.Any{jump})
+		w.rule(chain(name, nftables.ChainTypeNAT, hook, nftables.ChainPriorityNATDest), local(), []expr.Any{jump})
 	}
 	// route_localnet would let allocs reach what listens on the machine's loopback.
 	guard := chain("guard", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
-	w.rule(guard, "", iface(expr.MetaKeyIIFNAME, w.s.name), w.within(w.f.dest, w.f.loopback, true), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
+	w.rule(guard, iface(expr.MetaKeyIIFNAME, w.s.name), w.within(w.f.dest, w.f.loopback, true), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
 
 	masquerade := []expr.Any{&expr.Masq{}}
 	after := chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
-	w.rule(after, "", w.within(w.f.source, w.subnet, true), w.within(w.f.dest, w.subnet, false), masquerade)
+	w.rule(after, w.within(w.f.source, w.f.subnet, true), w.within(w.f.dest, w.f.subnet, false), masquerade)
 	// Answers to the machine's loopback and to an alloc behind the same bridge must come
 	// back through the machine, which translates them.
-	w.rule(after, "", iface(expr.MetaKeyOIFNAME, w.s.name), w.within(w.f.source, w.f.loopback, true), masquerade)
-	w.rule(after, "", iface(expr.MetaKeyOIFNAME, w.s.name), w.within(w.f.source, w.subnet, true), translated(), masquerade)
-
-	for _, id := range slices.Sorted(maps.Keys(all)) {
-		for _, addr := range all[id].Addresses {
-			if addr.Addr().Is4() != w.subnet.Addr().Is4() {
-				continue
-			}
-			for _, p := range all[id].Ports {
-				w.port(ports, id, addr.Addr(), p)
-			}
-		}
-	}
+	w.rule(after, iface(expr.MetaKeyOIFNAME, w.s.name), w.within(w.f.source, w.f.loopback, true), masquerade)
+	w.rule(after, iface(expr.MetaKeyOIFNAME, w.s.name), w.within(w.f.source, w.f.subnet, true), translated(), masquerade)
+	return nil
 }
 
-// port leads a port of the machine to an alloc, for TCP and UDP.
-func (w *writer) port(chain *nftables.Chain, id string, to netip.Addr, p network.Port) {
-	var host []expr.Any
-	if ip, err := netip.ParseAddr(p.HostIP); err == nil && !ip.IsUnspecified() {
-		if ip.Is4() != to.Is4() {
-			return
-		}
-		host = w.within(w.f.dest, netip.PrefixFrom(ip, ip.BitLen()), true)
-	}
-	for _, proto := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
-		w.rule(chain, id, host, []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{proto}},
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(uint16(p.HostPort))},
-			&expr.Immediate{Register: 1, Data: to.AsSlice()},
-			&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(uint16(p.Port))},
-			&expr.NAT{Type: expr.NATTypeDestNAT, Family: w.f.proto, RegAddrMin: 1, RegProtoMin: 2},
-		})
-	}
+// register returns the nth of the registers of four bytes.
+func register(n uint32) uint32 { return unix.NFT_REG32_00 + n }
+
+// lead leads packets to where a map says. load loads the first words of the key.
+func (w *writer) lead(set *nftables.Set, load []expr.Any, words uint32) []expr.Any {
+	return slices.Concat(load, []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register(words)},
+		&expr.Payload{DestRegister: register(words + 1), Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Lookup{SourceRegister: register(0), DestRegister: register(0), IsDestRegSet: true, SetName: set.Name, SetID: set.ID},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: w.f.proto, RegAddrMin: register(0), RegProtoMin: register(w.f.size / 4)},
+	})
 }
 
-func (w *writer) rule(chain *nftables.Chain, owner string, parts ...[]expr.Any) {
-	w.c.AddRule(&nftables.Rule{Table: w.t, Chain: chain, Exprs: slices.Concat(parts...), UserData: []byte(owner)})
+func (w *writer) rule(chain *nftables.Chain, parts ...[]expr.Any) {
+	w.c.AddRule(&nftables.Rule{Table: w.t, Chain: chain, Exprs: slices.Concat(parts...), UserData: []byte(layout)})
 }
 
 // local matches packets to an address of the machine.
@@ -202,87 +356,55 @@ func (w *writer) within(offset uint32, subnet netip.Prefix, in bool) []expr.Any 
 	}
 }
 
+// intact reports whether the tables of the bridge have the rules that they should have.
+func (s settings) intact() bool {
+	c, err := openRules()
+	if err != nil {
+		return false
+	}
+	defer c.CloseLasting()
+	for _, f := range s.families() {
+		t := f.tableOf(s)
+		for _, name := range slices.Sorted(maps.Keys(rulesOf)) {
+			rules, err := c.GetRules(t, &nftables.Chain{Name: name, Table: t})
+			if err != nil || count(rules, layout) != rulesOf[name] || len(rules) != rulesOf[name] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // inspectRules says whether the ports of a record lead to it.
 func (s settings) inspectRules(rec *record) error {
+	gone := errdefs.FailedPreconditionf("the port maps of alloc %s are not in the table %s of nftables any more", rec.AllocID, s.tableName())
+	if !s.intact() {
+		return gone
+	}
+	if len(rec.Ports) == 0 {
+		return nil
+	}
 	c, err := openRules()
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return err
 	}
-	for _, addr := range rec.Addresses {
-		f := four
-		if addr.Addr().Is6() {
-			f = six
-		}
-		t := &nftables.Table{Name: s.tableName(), Family: f.table}
-		rules, err := c.GetRules(t, &nftables.Chain{Name: "ports", Table: t})
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("read the rules of nftables: %w", err)
-		}
-		if want := s.rulesOf(rec, f); want > 0 && count(rules, rec.AllocID) != want {
-			return errdefs.FailedPreconditionf("the port maps of alloc %s are not in the table %s of nftables any more", rec.AllocID, s.tableName())
-		}
-	}
-	return nil
-}
-
-// rulesOf is the number of rules of a record's ports.
-func (s settings) rulesOf(rec *record, f family) (n int) {
-	for _, p := range rec.Ports {
-		ip, err := netip.ParseAddr(p.HostIP)
-		if err != nil || ip.IsUnspecified() || ip.Is4() == (f.size == 4) {
-			n += 2
-		}
-	}
-	return n
-}
-
-func count(rules []*nftables.Rule, owner string) (n int) {
-	for _, r := range rules {
-		if string(r.UserData) == owner {
-			n++
-		}
-	}
-	return n
-}
-
-// pass lets packets of the bridge pass the chain FORWARD of iptables where that drops what
-// nothing accepts, as on machines with Docker: an accept in another table does not help.
-func (s settings) pass(wanted bool) error {
-	c, err := openRules()
-	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
-	}
-	owner := s.tableName()
-	for _, fam := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
-		t := &nftables.Table{Name: "filter", Family: fam}
-		chain, err := c.ListChain(t, "FORWARD")
-		if err != nil { // no iptables, or one that does not use nftables
-			continue
-		}
-		rules, err := c.GetRules(t, chain)
-		if err != nil {
-			return fmt.Errorf("read the chain FORWARD: %w", err)
-		}
-		drops := chain.Policy != nil && *chain.Policy == nftables.ChainPolicyDrop
-		has := count(rules, owner)
-		if has == 2 && drops && wanted || has == 0 && !(drops && wanted) {
-			continue
-		}
-		for _, r := range rules {
-			if string(r.UserData) == owner {
-				if err := c.DelRule(r); err != nil {
-					return fmt.Errorf("remove a rule of the chain FORWARD: %w", err)
+	defer c.CloseLasting()
+	for _, f := range s.families() {
+		for set, want := range f.elements(s, []*record{rec}) {
+			has, err := c.GetSetElements(set)
+			if err != nil {
+				return fmt.Errorf("%w: %w", gone, err)
+			}
+			leads := map[string][]byte{}
+			for _, e := range has {
+				leads[string(e.Key)] = e.Val
+			}
+			for _, e := range want {
+				if !bytes.Equal(leads[string(e.Key)], e.Val) {
+					return gone
 				}
 			}
 		}
-		if drops && wanted {
-			for _, key := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
-				c.InsertRule(&nftables.Rule{Table: t, Chain: chain, UserData: []byte(owner), Exprs: append(iface(key, s.name), &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept})})
-			}
-		}
-	}
-	if err := c.Flush(); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errdefs.FailedPreconditionf("let packets of the bridge pass the chain FORWARD: %w", err)
 	}
 	return nil
 }

@@ -54,9 +54,9 @@ type TaskReserver interface {
 // Releaser is the optional ability to free what a reservation took on the machine.
 type Releaser interface {
 	// Release says that a task no longer uses devices that were reserved for it: it has
-	// ended and will not start again, or its reservation failed. It must be idempotent.
-	// The host repeats it until it succeeds, also after a restart of the agent, and
-	// tells the process that serves the devices then, which may have never heard of
+	// ended and will not start again, or its reservation failed. It must be idempotent. The
+	// host repeats it until it succeeds, also after a restart of the agent, and calls
+	// whichever process serves the devices by then. That process may never have heard of
 	// the task. Ids that no longer exist are free: nil.
 	//
 	// The host reserves a device for another task only after its release has
@@ -103,8 +103,7 @@ type Fingerprint struct {
 	Problem string
 }
 
-// Group is a set of devices that jobs ask for by one name. Attributes are what all of them
-// have.
+// Group is a set of devices that jobs ask for by one name. All of them have the Attributes.
 type Group struct {
 	Vendor     string
 	Type       string
@@ -120,13 +119,13 @@ type Instance struct {
 	HealthDescription string // why it is not healthy
 	PCIBusID          string // empty if the device is not on a PCI bus
 	// Attributes are what this device has in addition to its group, such as the link that
-	// it is attached to. One with the name of an attribute of the group counts in its
-	// place. Keep serial numbers out of them: instances that differ in no attribute are
-	// compared with a job once for all nodes that have the same. Hosts of the first
-	// release do not know the field and see the group's attributes only.
+	// it is attached to. An attribute with the same name as an attribute of the group
+	// replaces it. Keep serial numbers out of them: the servers compare instances with
+	// equal attributes with a job only once, for all nodes. Hosts of the first release do
+	// not know the field and see the group's attributes only.
 	Attributes map[string]Attribute
 	// NUMANode is the number of the NUMA node to which the device is attached; nil if the
-	// plugin does not know it. Then the host takes that of the PCI bus address.
+	// plugin does not know it. Then the host takes the NUMA node of the PCI bus address.
 	NUMANode *int
 }
 

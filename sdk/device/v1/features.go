@@ -9,10 +9,10 @@ import (
 	"github.com/drover-project/drover/sdk/internal/feature"
 )
 
-// Feature is the name of an optional ability: an interface that a device plugin may implement in
-// addition to Device. Service finds it by a type assertion and announces it to the host,
-// which calls only what was announced. A wrapper type must therefore implement what the
-// type in it does.
+// Feature is the name of an optional ability: an interface that a device plugin may
+// implement in addition to Device. Service finds it by a type assertion and announces it to
+// the host, which calls only what was announced. A type that wraps another one must
+// therefore implement the same optional interfaces.
 type Feature string
 
 // The features.
@@ -29,9 +29,9 @@ var abilities = []feature.Row[Device, Feature]{
 	{Feature: FeatureRelease, Has: feature.Implements[Releaser, Device]},
 }
 
-// Features returns the optional abilities of a device plugin: those of its Go type, or those that
-// its plugin announced if it runs in another process. The latter may be newer than this
-// side and have features that it does not know.
+// Features returns the optional abilities of a device plugin: what its Go type implements,
+// or what its plugin announced if it runs in another process. The latter may be newer than
+// this side and have features that it does not know.
 func Features(d Device) []Feature { return feature.Of(abilities, d) }
 
 // Has reports whether a device plugin has an optional ability. Use it instead of a type assertion,

@@ -90,7 +90,8 @@ func (s *server) Reserve(ctx context.Context, req *pb.ReserveRequest) (*pb.Reser
 	return reservationToPB(r), nil
 }
 
-// reserve calls what the host asks for: hosts of the first release name no holder.
+// reserve calls ReserveForTask if the host names the holder, and otherwise Reserve: hosts
+// of the first release name none.
 func reserve(ctx context.Context, d Device, req *pb.ReserveRequest) (*Reservation, error) {
 	t, ok := d.(TaskReserver)
 	if !ok || req.GetHolder() == nil {

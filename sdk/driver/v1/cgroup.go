@@ -11,13 +11,13 @@ import (
 // HostCgroup says which cgroup a driver wants from the host for each of its tasks.
 type HostCgroup string
 
-// The cgroups. A host treats one that it does not know as none.
+// The cgroups. A host treats an unknown value as HostCgroupNone.
 const (
-	HostCgroupNone HostCgroup = "" // none; the driver has its own, or a daemon has
-	// HostCgroupBare is one without limits: the driver sets them if it wants any.
+	HostCgroupNone HostCgroup = "" // no cgroup from the host: the driver or its daemon makes one
+	// HostCgroupBare is a cgroup without limits: the driver sets them if it wants any.
 	HostCgroupBare HostCgroup = "bare"
-	// HostCgroupLimited is one that enforces TaskConfig.Resources: memory, the share of
-	// the cpu, and cores.
+	// HostCgroupLimited is a cgroup that enforces TaskConfig.Resources: memory, the share
+	// of the cpu, and cores.
 	HostCgroupLimited HostCgroup = "limited"
 )
 
@@ -25,11 +25,11 @@ const (
 // of the task runs: see Start. The host kills what is left in it, and removes it, when
 // the task is destroyed; the driver need not.
 type Cgroup struct {
-	Version int // of the machine's cgroups: 1 or 2
+	Version int // version of the machine's cgroups: 1 or 2
 	// Dirs are absolute directories by controller ("cpu", "cpuset", "freezer", "memory" on
 	// version 1; also "io" and "pids" on version 2). On version 1 each controller has a
-	// directory of its own, and that of cpuset may be shared with other tasks. On version
-	// 2 all are the same one.
+	// directory of its own, and the cpuset directory may be shared with other tasks. On
+	// version 2 all are the same one.
 	Dirs map[string]string
 }
 

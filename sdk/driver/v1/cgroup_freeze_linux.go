@@ -14,10 +14,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// freezer is the files by which a version of cgroups stops and continues processes.
+// freezer names the files by which one version of cgroups stops and continues processes.
 type freezer struct {
-	file, stop, run string // what to write where
-	state, stopped  string // the file that says so, and the line that it then has
+	file, stop, run string // the file to write to, and what stops and continues the processes
+	state, stopped  string // the file that shows the state, and its line once all processes have stopped
 }
 
 var (
@@ -39,9 +39,10 @@ func (c *Cgroup) freezerOf() (dir string, f freezer, err error) {
 	return "", f, errdefs.FailedPreconditionf("the task has no cgroup with a freezer; the agent must run as root on a kernel that has one (cgroups version 1 with \"freezer\", or version 2 and Linux 5.2)")
 }
 
-// Freeze stops all processes of the cgroup, also those that it gets later, and returns when
-// none runs. If they do not all stop before ctx ends, they run on. It is what PauseTask
-// needs where a task has a cgroup. FailedPrecondition: this machine has no freezer.
+// Freeze stops all processes of the cgroup, including processes that join it later, and
+// returns when none runs. If they do not all stop before ctx ends, they run on. Drivers
+// whose tasks have a cgroup can implement PauseTask with it. FailedPrecondition: this
+// machine has no freezer.
 func (c *Cgroup) Freeze(ctx context.Context) error {
 	dir, f, err := c.freezerOf()
 	if err != nil {
@@ -72,7 +73,8 @@ func (c *Cgroup) Freeze(ctx context.Context) error {
 	}
 }
 
-// Thaw lets the processes of the cgroup continue. Without a freezer they run already.
+// Thaw lets the processes of the cgroup continue. On a machine without a freezer it does
+// nothing, since they run already.
 func (c *Cgroup) Thaw() error {
 	dir, f, err := c.freezerOf()
 	if err != nil {
@@ -92,7 +94,7 @@ func (c *Cgroup) Frozen() bool {
 	return err == nil && frozen
 }
 
-// says reads whether all processes have stopped.
+// says reads from the state file whether all processes have stopped.
 func (f freezer) says(dir string) (bool, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, f.state))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Start starts a command whose process is in the cgroup from its first instruction on.
-// A nil cgroup is none: the command is just started.
+// Start starts a command whose process is in the cgroup from its first instruction on. A
+// nil cgroup means none: the command is just started.
 func (c *Cgroup) Start(cmd *exec.Cmd) error {
 	switch {
 	case c == nil:
@@ -50,14 +50,15 @@ func (c *Cgroup) startV1(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// onThread calls f on a thread that ends with it, so that nothing else of this process
-// is ever in the cgroup. The first thread of a process cannot end.
+// onThread calls f on a thread that ends when f returns, so that nothing else of this
+// process is ever in the cgroup. The first thread of a process is never used, because it
+// cannot end.
 func onThread(f func()) {
 	done := make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // and never unlock it, which ends the thread
 		if syscall.Gettid() == os.Getpid() {
-			onThread(f) // on another one, since this goroutine keeps the first
+			onThread(f) // try another thread: this goroutine occupies the first one
 			runtime.UnlockOSThread()
 		} else {
 			f()

@@ -17,9 +17,9 @@ import (
 )
 
 // Update gives a cgroup the memory limit and the share of the cpu of r; cores stay as they
-// are. It is what UpdateTask needs where a task has a cgroup. It may be repeated, also
-// after it was interrupted. A nil cgroup enforces nothing, so nothing is done.
-// FailedPrecondition: the processes use more memory than r gives them, even after the
+// are. Drivers whose tasks have a cgroup can implement UpdateTask with it. It may be
+// repeated, also after it was interrupted. A nil cgroup enforces nothing, so nothing is
+// done. FailedPrecondition: the processes use more memory than r gives them, even after the
 // kernel has dropped what it can; nothing is changed and no process is killed.
 func (c *Cgroup) Update(r Resources) error {
 	if c == nil {
@@ -64,7 +64,7 @@ func updateMemoryV2(dir string, limit, low int64) error {
 }
 
 // updateMemoryV1 lets the kernel reclaim and decide: it refuses a limit below the usage.
-// The limit of memory and swap together must never be the lower one.
+// The limit of memory plus swap must never be lower than the limit of memory.
 func updateMemoryV1(dir string, limit, low int64) error {
 	const memory, both = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 	value := strconv.FormatInt(limit, 10)

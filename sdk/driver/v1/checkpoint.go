@@ -14,37 +14,38 @@ import (
 // FeatureCheckpoint: the driver is a Checkpointer.
 const FeatureCheckpoint Feature = "checkpoint"
 
-// Checkpointer is implemented by drivers that can write what a running task has in memory
-// to files, and start a task that goes on from there: later, with another version of what
-// runs it, or on another machine to which the directory and the files of the task were
+// Checkpointer is implemented by drivers that can write the memory of a running task to
+// files, and start a task that continues from there: later, under another version of its
+// runtime, or on another machine to which the directory and the files of the task were
 // copied. Such a driver is a Pauser, too.
 //
 // A checkpoint belongs to the files of the task as they were when it was written. So the
 // task does not go on by itself after CheckpointTask: the caller either ends it with
-// DestroyTask and restores the checkpoint, or lets it go on with ResumeTask and throws the
-// checkpoint away.
+// DestroyTask and restores the checkpoint, or continues the task with ResumeTask and
+// deletes the checkpoint.
 type Checkpointer interface {
 	Pauser
 
 	// CheckpointTask pauses a running task and writes its state into dir, an absolute path
 	// of an empty directory that belongs to the caller. It returns once all of it is on
 	// disk. The task is then paused, see Pauser; it may have been paused before. After an
-	// error the task is as it was, and what is in dir is worth nothing.
+	// error the task is as it was, and the files in dir are useless.
 	//
-	// The state has what the task had in memory, secrets too: files in dir must be readable
-	// only by their owner.
+	// The state contains the task's memory, including secrets: files in dir must be
+	// readable only by their owner.
 	//
-	// NotFound: there is no such task. FailedPrecondition: it has ended, or this task or this
-	// machine has something whose state cannot be written; the text names it.
+	// NotFound: there is no such task. FailedPrecondition: it has ended, or the task uses
+	// something whose state this driver or this machine cannot write; the text names it.
 	CheckpointTask(ctx context.Context, taskID, dir string) error
 
-	// RestoreTask starts a task as StartTask does, with the same rules and classes of errors,
-	// but it goes on from the checkpoint in dir. The config is the one of the task that was
-	// written, but for its ID, directories, ports and node. It does not change dir, so that
-	// the caller can try again. Once it returns, nobody needs dir any more.
+	// RestoreTask starts a task as StartTask does, with the same rules and classes of
+	// errors, but it goes on from the checkpoint in dir. The config equals the config of
+	// the task that was written, except for ID, directories, ports and node. RestoreTask
+	// does not change dir, so that the caller can try again. Once it has succeeded, dir can
+	// be deleted.
 	//
-	// InvalidArgument: dir has no checkpoint that this driver can restore, or one of a task
-	// with another config.
+	// InvalidArgument: dir has no checkpoint that this driver can restore, or the
+	// checkpoint of a task with another config.
 	RestoreTask(ctx context.Context, task *TaskConfig, dir string) (*Handle, *NetworkOverride, error)
 }
 
@@ -101,7 +102,7 @@ func (c *client) RestoreTask(ctx context.Context, task *TaskConfig, dir string) 
 	return handleFromPB(resp.GetHandle()), overrideFromPB(resp.GetNetworkOverride()), nil
 }
 
-// withoutHandle is the error of a driver that started a task and gave no handle for it.
+// withoutHandle returns the error for a driver that started a task and returned no handle.
 func withoutHandle(driver, taskID string) error {
 	return errdefs.Internalf("driver %q started task %q without a handle; the plugin is defective", driver, taskID)
 }

@@ -87,7 +87,8 @@ type Driver interface {
 	SignalTask(ctx context.Context, taskID string, signal string) error
 
 	// ExecTask runs a command inside the task. It returns the result once the command
-	// has ended and all its output is written. When ctx ends the command is killed.
+	// has ended and all its output is written. When ctx ends the command is killed, with
+	// the processes that it has started.
 	// NotFound: there is no such task. FailedPrecondition: it is not running.
 	// InvalidArgument: there is no such command. Unimplemented: see Capabilities.Exec.
 	ExecTask(ctx context.Context, taskID string, opts ExecOptions, stream ExecStream) (ExitResult, error)

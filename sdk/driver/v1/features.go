@@ -11,8 +11,8 @@ import (
 
 // Feature is the name of an optional ability: an interface that a driver may implement in
 // addition to Driver. Service finds it by a type assertion and announces it to the host,
-// which calls only what was announced. A wrapper type must therefore implement what the
-// type in it does.
+// which calls only what was announced. A type that wraps another one must therefore
+// implement the same optional interfaces.
 type Feature string
 
 // The features.
@@ -34,7 +34,7 @@ var abilities = []feature.Row[Driver, Feature]{
 	{Feature: FeatureNetworks, Has: feature.Implements[Networker, Driver]},
 }
 
-// Features returns the optional abilities of a driver: those of its Go type, or those that
+// Features returns the optional abilities of a driver: what its Go type implements, or what
 // its plugin announced if it runs in another process. The latter may be newer than this
 // side and have features that it does not know.
 func Features(d Driver) []Feature { return feature.Of(abilities, d) }

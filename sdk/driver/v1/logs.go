@@ -23,12 +23,11 @@ const FeatureReadLogs Feature = "read_logs"
 // Capabilities.DisableLogCollection. A driver that writes the files needs none of this.
 type LogReader interface {
 	// ReadLogs passes output of a task to send, in order, as the task has written it. It
-	// returns when all is sent that there is; with q.Follow, when the task has ended, too. It
-	// ends when ctx ends, or with the error of send. It may be called any number of times,
-	// also while the task runs, until the task is destroyed.
-	// NotFound: there is no such task. FailedPrecondition: the output of this task is not
-	// kept, or cannot be read. Unavailable: the daemon does not answer; the caller goes on
-	// with another call.
+	// returns when it has sent everything; with q.Follow it also waits until the task has
+	// ended. It ends when ctx ends, or with the error of send. It may be called any number
+	// of times, also while the task runs, until the task is destroyed. NotFound: there is
+	// no such task. FailedPrecondition: the output of this task is not kept, or cannot be
+	// read. Unavailable: the daemon does not answer; the caller goes on with another call.
 	ReadLogs(ctx context.Context, taskID string, q LogQuery, send func(LogPiece) error) error
 }
 
@@ -44,17 +43,17 @@ const (
 // LogQuery says what to read.
 type LogQuery struct {
 	Stream LogStream
-	// Offset is a number of bytes. What comes before is left out: counted from the beginning
-	// of what the daemon keeps, or with FromEnd back from the end of what there is. Above what
-	// there is, it means the end, or the beginning.
+	// Offset is where to begin, in bytes from the beginning of what the daemon keeps, or
+	// with FromEnd in bytes before its end. An Offset beyond the output means the end, or
+	// with FromEnd the beginning.
 	Offset  int64
 	FromEnd bool
 	// Follow waits for more until the task has ended.
 	Follow bool
 }
 
-// LogPiece is a piece of the output. Offset is where it begins: a number of bytes from the
-// beginning of what the daemon kept when the call began.
+// LogPiece is a piece of the output. Offset is where it begins, in bytes from the beginning
+// of what the daemon kept when the call began.
 type LogPiece struct {
 	Offset int64
 	Data   []byte
@@ -88,7 +87,7 @@ func (s *server) ReadLogs(req *driverv1.ReadLogsRequest, out grpc.ServerStreamin
 	}))
 }
 
-// check refuses what means nothing, so that drivers need not.
+// check refuses invalid queries, so that drivers need not.
 func (q LogQuery) check() error {
 	if q.Stream != LogStdout && q.Stream != LogStderr {
 		return errdefs.InvalidArgumentf("a task has no output %q; it has stdout and stderr", q.Stream)

@@ -30,10 +30,10 @@ type Networker interface {
 	// Unavailable: what the driver needs is away; the caller tries again.
 	CreateNetwork(ctx context.Context, req NetworkRequest) (*NetworkIsolation, error)
 
-	// DestroyNetwork removes the namespace of an alloc, and whatever keeps it. network is
-	// what CreateNetwork returned; it is nil if the caller missed the answer, and the driver
-	// then looks for what belongs to the alloc. It is not an error if there is nothing.
-	// FailedPrecondition: a task still uses it.
+	// DestroyNetwork removes the namespace of an alloc, and whatever keeps it alive.
+	// network is what CreateNetwork returned; it is nil if the caller missed the answer,
+	// and the driver then looks for what belongs to the alloc. It is not an error if there
+	// is nothing. FailedPrecondition: a task still uses it.
 	DestroyNetwork(ctx context.Context, allocID string, network *NetworkIsolation) error
 }
 
@@ -72,10 +72,10 @@ func (s *server) CreateNetwork(ctx context.Context, req *driverv1.CreateNetworkR
 	return &driverv1.CreateNetworkResponse{Network: networkToPB(network)}, nil
 }
 
-// networkDefect is why a network that a driver says it made is none.
+// networkDefect says what is wrong with the network that a driver returned.
 func networkDefect(driver string, n *NetworkIsolation) error {
 	if n == nil || n.Path == "" {
-		return errdefs.Internalf("driver %q made a network and did not say where; the plugin is defective", driver)
+		return errdefs.Internalf("driver %q made a network and did not return its path; the plugin is defective", driver)
 	}
 	return nil
 }

@@ -14,20 +14,19 @@ import (
 // FeaturePause: the driver is a Pauser.
 const FeaturePause Feature = "pause"
 
-// Pauser is implemented by drivers that can hold a running task where it is and let it
-// continue later, such as by the freezer of its cgroup. A paused task keeps its memory, its
-// files and its connections, and uses no processor.
+// Pauser is implemented by drivers that can suspend a running task and continue it later,
+// for example with the freezer of its cgroup. A paused task keeps its memory, its files and
+// its connections, and uses no processor.
 //
-// The kernel or a daemon keeps what is paused, not the driver: a task stays paused while no
-// process of the driver runs, and InspectTask says so in TaskStatus.Paused whoever has
-// paused it. The host asks, and never assumes. StopTask and DestroyTask with force end a
+// The kernel or a daemon remembers what is paused, not the driver: a task stays paused
+// while no process of the driver runs, and InspectTask reports it in TaskStatus.Paused,
+// whoever paused the task. The host always asks. StopTask and DestroyTask with force end a
 // paused task as any other: StopTask resumes it first, so that it can act on the signal.
 // ExecTask in a paused task returns FailedPrecondition.
 type Pauser interface {
 	// PauseTask returns once nothing of the task runs. It is not an error if the task is
-	// paused already. If it cannot be paused as a whole, it runs on.
-	// NotFound: there is no such task. FailedPrecondition: it has ended, or this machine
-	// lacks what pauses it.
+	// paused already. If it cannot be paused as a whole, it runs on. NotFound: there is no
+	// such task. FailedPrecondition: it has ended, or this machine cannot pause it.
 	PauseTask(ctx context.Context, taskID string) error
 
 	// ResumeTask lets the task continue. It is not an error if it runs.

@@ -14,8 +14,8 @@ import (
 // Send at most a few per second and task.
 type Progress struct {
 	// Phase says what is being done in a few words, such as "Downloading image". A Progress
-	// without it says that the phase before is over and that there is nothing to say of what
-	// follows.
+	// with an empty Phase says that the previous phase is over and that the next one has no
+	// progress.
 	Phase string
 	// Done is how much is done of Total, both in Unit. A Total of 0 means that it is not
 	// known (yet).
@@ -28,8 +28,8 @@ type Progress struct {
 // UnitBytes is the unit of data, which is shown in KiB, MiB and so on.
 const UnitBytes = "bytes"
 
-// String returns the progress for its user, such as
-// "Downloading image: 34 % (120.0 MiB of 350.0 MiB)".
+// String returns the progress as users see it, such as "Downloading image: 34 % (120.0 MiB
+// of 350.0 MiB)".
 func (p Progress) String() string {
 	switch {
 	case p.Phase == "":
@@ -37,7 +37,7 @@ func (p Progress) String() string {
 	case p.Total > 0:
 		done, percent := p.amount(p.Done), 100*float64(min(max(p.Done, 0), p.Total))/float64(p.Total)
 		if p.Unit != UnitBytes {
-			done = fmt.Sprint(p.Done) // of so many UNIT
+			done = fmt.Sprint(p.Done) // as in "3 of 10 layers"
 		}
 		return fmt.Sprintf("%s: %.0f %% (%s of %s)", p.Phase, percent, done, p.amount(p.Total))
 	case p.Done > 0:
@@ -63,8 +63,8 @@ func (p Progress) amount(n int64) string {
 	return fmt.Sprintf("%.1f %s", value, unit)
 }
 
-// withoutProgress returns the events of a driver as hosts know them that do not ask for
-// progress: they would keep each as an event of the task.
+// withoutProgress removes the progress from a driver's event, for hosts that do not ask for
+// it: they would keep each progress as an event of the task.
 func withoutProgress(e TaskEvent) *driverv1.TaskEventsResponse {
 	if e.Progress != nil && e.Message == "" {
 		return nil

@@ -71,7 +71,7 @@ type Capabilities struct {
 	// SecretEnv means that the driver acts on TaskConfig.SecretEnv. The agent puts the
 	// secrets of other drivers' tasks into Env.
 	SecretEnv bool
-	// HostCgroup has the host make a cgroup for each task.
+	// HostCgroup makes the host create a cgroup for each task.
 	HostCgroup HostCgroup
 	// ExecOptions lists the options of ExecTask on which the driver acts: the ExecOption
 	// constants. The agent refuses commands that need another.
@@ -90,6 +90,8 @@ const (
 	IgnoresMemoryMax  = "resources.memory_max"
 	IgnoresDevices    = "resources.device"
 	IgnoresDNS        = "network.dns" // TaskConfig.DNS
+	// IgnoresSELinux: Mount.SELinuxLabel.
+	IgnoresSELinux = "volume_mount.selinux_label"
 )
 
 // Values for Capabilities.ExecOptions.
@@ -111,7 +113,7 @@ const (
 )
 
 // Fingerprint is what a driver found on the machine. Attributes have full names, as in
-// "driver.raw_exec": "1", and replace those of the previous report.
+// "driver.raw_exec": "1", and replace the attributes of the previous report.
 type Fingerprint struct {
 	Attributes        map[string]string
 	Health            Health
@@ -236,7 +238,7 @@ type Port struct {
 type NetworkIsolation struct {
 	Mode   NetworkMode
 	Path   string            // such as "/run/netns/ID"
-	Labels map[string]string // of the driver that made it: see Networker
+	Labels map[string]string // labels of the driver that made it: see Networker
 	// Hostname is the name of the host that the task sees; empty means the machine's.
 	// Address is the address of the group in the namespace, for the hosts file of the task;
 	// empty if it is not known.
@@ -314,7 +316,7 @@ const (
 type TaskStatus struct {
 	ID    string
 	State TaskState
-	// Paused means that the task is TaskRunning, and held where it is: see Pauser.
+	// Paused means that the state is TaskRunning and the task is suspended: see Pauser.
 	Paused     bool
 	StartedAt  time.Time
 	ExitedAt   time.Time

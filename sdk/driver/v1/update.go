@@ -17,13 +17,15 @@ const FeatureUpdateResources Feature = "update_resources"
 // Updater is implemented by drivers that can give a running task other resources without
 // restarting it. Jobs make use of it with update { resources = "in_place" }.
 type Updater interface {
-	// UpdateTask gives a running task these resources. They are complete, so the last call
-	// decides, and a call with what the task already has changes nothing: the caller repeats
-	// one whose answer it missed. Cores never differ from those of the start.
+	// UpdateTask gives a running task these resources. The resources are complete, so the
+	// last call decides, and a call with the same resources changes nothing: the caller
+	// repeats a call whose answer it missed. Cores never differ from the cores of the
+	// start.
 	//
-	// The new resources must hold across a restart of the plugin and of the agent. The handle
-	// does not change and RecoverTask is not told them, so keep them where they are enforced,
-	// such as the task's cgroup or a daemon, and do not apply those of the start again.
+	// The new resources must hold across a restart of the plugin and of the agent. The
+	// handle does not change and RecoverTask is not told them, so keep them where they are
+	// enforced, such as the task's cgroup or a daemon, and do not apply the resources of
+	// the start again.
 	//
 	// NotFound: there is no such task. FailedPrecondition: the task has ended, or it uses more
 	// memory than it would get; then its resources are unchanged, and it must not be killed to

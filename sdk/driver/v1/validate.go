@@ -21,7 +21,7 @@ const FeatureValidateTask Feature = "validate_task"
 // everything that is wrong with its config, and a config with an error is not started. Use
 // the same function in StartTask, with Refusal. Servers ask, too, when a job is validated,
 // planned or registered. Attributes that only a node can fill in are missing in the config
-// then, and findings at them or at a block that contains them are dropped.
+// then, and findings about them, or about a block that contains them, are dropped.
 type Validator interface {
 	// ValidateTask returns what is wrong with the config of a task; nothing if StartTask
 	// may succeed. It starts nothing, asks no daemon, reads no file of the task, which may
@@ -30,7 +30,7 @@ type Validator interface {
 	ValidateTask(ctx context.Context, task *TaskDraft) ([]Diagnostic, error)
 }
 
-// TaskDraft is what ValidateTask gets of a task.
+// TaskDraft is the part of a task that ValidateTask gets.
 type TaskDraft struct {
 	// DriverConfig is the same as in TaskConfig.
 	DriverConfig []byte
@@ -42,9 +42,9 @@ type Diagnostic struct {
 	// config for the whole block.
 	Path     string
 	Severity Severity
-	Summary  string // what is wrong, in a few words
-	Detail   string // why, where Summary does not say it; may be empty
-	Cure     string // what to do about it; may be empty
+	Summary  string // the error in a few words
+	Detail   string // the cause, where Summary does not name it; may be empty
+	Cure     string // the remedy; may be empty
 }
 
 // Severity says what follows from a diagnostic. A value that the host does not know counts
@@ -134,7 +134,8 @@ const (
 	maxDiagnosticText = 1024 // bytes
 )
 
-// sound cuts diagnostics to the limits. Both sides do: neither trusts the other one.
+// sound cuts diagnostics to the limits. Both sides of the connection call it, because
+// neither trusts the other.
 func sound(in []Diagnostic) []Diagnostic {
 	var out []Diagnostic
 	for _, d := range in[:min(len(in), maxDiagnostics)] {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package feature finds the optional abilities of a plugin. A contract requires a small
-// interface of everyone; each further ability is an interface of its own, which a
-// plugin has if its Go type implements it. It owns the lookup; the contracts of the sdk,
-// which import it, own their tables.
+// interface of every plugin. Each further ability is a separate interface, which a plugin
+// has if its Go type implements it. It owns the lookup; the contracts of the sdk, which
+// import it, own their tables.
 package feature
 
 import (
@@ -16,8 +16,8 @@ import (
 // contract requires.
 type Row[P any, F ~string] struct {
 	Feature F
-	// Has reports whether a plugin of this process has the ability: Implements of the
-	// ability's interface.
+	// Has reports whether a plugin of this process has the ability. It is Implements,
+	// instantiated with the ability's interface.
 	Has func(P) bool
 }
 
@@ -66,14 +66,18 @@ func Strings[F ~string](in []F) []string {
 // maxAnnounced is the largest number of features that are taken from a plugin.
 const maxAnnounced = 200
 
-var sound = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+// sound matches names, whose length is checked apart: a counted repetition costs every plugin
+// 50 KB.
+var sound = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+const maxName = 64
 
 // Parse returns the features that a plugin announced. Those that this side does not know
-// are kept, so that they can be shown. What is no name is left out.
+// are kept, so that they can be shown. Malformed names are left out.
 func Parse[F ~string](in []string) []F {
 	var out []F
 	for _, s := range in[:min(len(in), maxAnnounced)] {
-		if sound.MatchString(s) && !slices.Contains(out, F(s)) {
+		if len(s) <= maxName && sound.MatchString(s) && !slices.Contains(out, F(s)) {
 			out = append(out, F(s))
 		}
 	}

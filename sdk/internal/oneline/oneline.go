@@ -13,7 +13,7 @@ import (
 )
 
 // Text returns text with a space in place of each character that cannot be printed, cut to
-// limit bytes at the begin of a character.
+// at most limit bytes between two characters.
 func Text(text string, limit int) string {
 	if len(text) > limit {
 		end := limit

@@ -70,7 +70,7 @@ func (c *client) Inspect(ctx context.Context, allocID string) (*Attachment, erro
 	return c.attachment(resp.GetAttachment())
 }
 
-// attachment returns what a plugin answered, which must be something.
+// attachment converts the answer of a plugin. An empty answer is an error.
 func (c *client) attachment(m *pb.Attachment) (*Attachment, error) {
 	if m == nil {
 		return nil, errdefs.Internalf("network plugin %q answered without a network; the plugin is defective", c.info.Name)

@@ -15,8 +15,8 @@ type Feature string
 // abilities has a row for each optional interface. The host acts on each.
 var abilities []feature.Row[Network, Feature]
 
-// Features returns the optional abilities of a network plugin: those of its Go type, or
-// those that its plugin announced if it runs in another process.
+// Features returns the optional abilities of a network plugin: what its Go type implements,
+// or what its plugin announced if it runs in another process.
 func Features(n Network) []Feature { return feature.Of(abilities, n) }
 
 // KnownFeatures returns the features of this version of the contract. A host acts on all

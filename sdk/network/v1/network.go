@@ -11,7 +11,7 @@ import (
 
 // Network makes networks for allocs. All methods may be called concurrently, also for the
 // same alloc; calls for one alloc take effect one after the other. They return soon after
-// their ctx ends, and what they began can then be destroyed.
+// their ctx ends, and Destroy can then remove what they began.
 type Network interface {
 	// Info returns the plugin's name and the schema of its configuration. It does no
 	// work and always returns the same value.
@@ -28,23 +28,24 @@ type Network interface {
 	// whenever something changes. The plugin closes the channel when ctx ends.
 	Fingerprint(ctx context.Context) (<-chan Fingerprint, error)
 
-	// Create makes the network of an alloc, which works when it returns. If the alloc has
-	// one already, it is repaired where it does not work and changed where the request
-	// differs. NotFound: there is no network of that name. InvalidArgument: the request
-	// cannot be satisfied on any machine. ResourceExhausted: there is no free address.
-	// FailedPrecondition: the machine lacks something, or has something in the way.
+	// Create makes the network of an alloc. The network works when Create returns. If the
+	// alloc has a network already, Create repairs what does not work and changes what
+	// differs from the request. NotFound: there is no network of that name.
+	// InvalidArgument: the request cannot be satisfied on any machine. ResourceExhausted:
+	// there is no free address. FailedPrecondition: the machine lacks something, or
+	// something on it is in the way.
 	Create(ctx context.Context, r Request) (*Attachment, error)
 
 	// Inspect returns the network of an alloc and changes nothing. NotFound: the alloc
 	// has none. FailedPrecondition: it does not work; Create would repair it.
 	Inspect(ctx context.Context, allocID string) (*Attachment, error)
 
-	// Destroy removes everything that Create made for the alloc, also what a killed
-	// process has left half made. If there is nothing, it returns nil. A namespace that a
+	// Destroy removes everything that Create made for the alloc, including the unfinished
+	// work of a killed process. If there is nothing, it returns nil. A namespace that a
 	// driver made stays.
 	Destroy(ctx context.Context, allocID string) error
 
-	// List returns the ids of all allocs of which anything is left, in order.
+	// List returns the ids of all allocs of which anything is left, sorted.
 	List(ctx context.Context) ([]string, error)
 }
 
@@ -72,7 +73,7 @@ type Fingerprint struct {
 type Request struct {
 	AllocID   string
 	Network   string // a name of Fingerprint.Networks
-	Namespace string // of the job
+	Namespace string // namespace of the job
 	JobID     string
 	TaskGroup string
 	// Hostname is the host name of the alloc; "" if the job names none.
@@ -87,10 +88,11 @@ type Request struct {
 	Path string
 }
 
-// Port leads from a port of the machine to a port of the alloc, for TCP and UDP.
+// Port forwards a port of the machine to a port of the alloc, for TCP and UDP.
 type Port struct {
 	Label string
-	// HostIP is the address of the machine; "" means all of them, with the loopback's.
+	// HostIP is the address of the machine; "" means all of them, including the loopback
+	// address.
 	HostIP   string
 	HostPort int
 	Port     int // in the alloc

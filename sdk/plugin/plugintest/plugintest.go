@@ -1,9 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package plugintest connects tests to plugins as a host does: over gRPC in one
-// process, or to a real plugin process that can be killed. It owns no checks of
-// contracts: drivertest, devicetest and statstest do. Only tests import it.
+// Package plugintest connects tests to plugins as a host does: over gRPC in one process, or
+// to a real plugin process that can be killed. It owns no checks of contracts: the packages
+// KINDtest (drivertest and so on) run them. Only tests import it.
 package plugintest
 
 import (

@@ -110,7 +110,7 @@ func sampleFromPB(m *pb.Sample) Sample {
 	return out
 }
 
-// where converts a message, or returns nil if there is none.
+// where converts a message that may be nil.
 func where[M, T any](m *M, convert func(*M) T) *T {
 	if m == nil {
 		return nil

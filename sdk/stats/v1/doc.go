@@ -36,13 +36,13 @@
 // # Tasks
 //
 // Drivers measure the processors and the memory of their tasks. What they do not measure, a
-// collector can: it implements TaskCollector, gets the list of the tasks that run, and names
-// in each value of a series with PerTask the task that it is of. The host adds the labels
-// task, task_group, job, namespace and alloc_id.
+// collector can: it implements TaskCollector, gets the list of running tasks, and names the
+// task in each value of a series with PerTask. The host adds the labels task, task_group,
+// job, namespace and alloc_id.
 //
 // # Labels
 //
-// On the wire each set of labels is told once per stream, and values refer to it by number.
+// On the wire each set of labels is sent once per stream, and values refer to it by number.
 // The Go types do not show that; in another language, see Sample.label_sets in the proto
 // file. A collector that gives each value its labels is right, too.
 //

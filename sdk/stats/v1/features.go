@@ -9,10 +9,10 @@ import (
 	"github.com/drover-project/drover/sdk/internal/feature"
 )
 
-// Feature is the name of an optional ability: an interface that a collector may implement in
-// addition to Collector. Service finds it by a type assertion and announces it to the host,
-// which calls only what was announced. A wrapper type must therefore implement what the
-// type in it does.
+// Feature is the name of an optional ability: an interface that a collector may implement
+// in addition to Collector. Service finds it by a type assertion and announces it to the
+// host, which calls only what was announced. A type that wraps another one must therefore
+// implement the same optional interfaces.
 type Feature string
 
 // FeatureTasks: the collector is a TaskCollector.
@@ -23,9 +23,9 @@ var abilities = []feature.Row[Collector, Feature]{
 	{Feature: FeatureTasks, Has: feature.Implements[TaskCollector, Collector]},
 }
 
-// Features returns the optional abilities of a collector: those of its Go type, or those that
-// its plugin announced if it runs in another process. The latter may be newer than this
-// side and have features that it does not know.
+// Features returns the optional abilities of a collector: what its Go type implements, or
+// what its plugin announced if it runs in another process. The latter may be newer than
+// this side and have features that it does not know.
 func Features(d Collector) []Feature { return feature.Of(abilities, d) }
 
 // Has reports whether a collector has an optional ability. Use it instead of a type assertion,

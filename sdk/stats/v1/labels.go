@@ -13,10 +13,10 @@ import (
 )
 
 // Both sides of a stream remember sets of labels by number, so that each set crosses the
-// connection once. Sets that no value has any more stay until there are many more than
-// values; then the collector's side begins anew.
+// connection once. A set stays when no value has it any more. Once there are many more sets
+// than values, the collector's side forgets all and begins anew.
 const (
-	spareSets = 1024    // sets that may be unused before a stream begins anew
+	spareSets = 1024    // unused sets that a stream may have before it begins anew
 	maxSets   = 1 << 18 // sets that a host remembers of a stream
 )
 
@@ -63,8 +63,8 @@ type labelsIn struct {
 	sets map[uint32]*pb.LabelSet
 }
 
-// sample converts a sample. Values whose labels were never told are dropped, and a problem
-// says so: as values without labels they would be taken for others.
+// sample converts a sample. Values whose labels were never sent are dropped, and a problem
+// says so: without labels they would be mistaken for other values.
 func (l *labelsIn) sample(m *pb.Sample) Sample {
 	if l.sets == nil || m.GetForgetLabelSets() {
 		l.sets = map[uint32]*pb.LabelSet{}

@@ -32,20 +32,21 @@ type Collector interface {
 	Collect(ctx context.Context, interval time.Duration) (<-chan Sample, error)
 }
 
-// TaskCollector is the optional ability to measure tasks: what their drivers do not, such as
-// their network connections, their use of a device, or how long they wait for a disk.
+// TaskCollector is the optional ability to measure tasks: it measures what drivers do not,
+// such as their network connections, their use of a device, or how long they wait for a
+// disk.
 type TaskCollector interface {
-	// SetTasks passes all tasks that run on the node. They replace those before; none is an
-	// empty list. It is called before the first Collect in each process and again whenever a
-	// task starts or ends while there is a consumer. It returns without measuring. It must be
-	// idempotent. Values of series with PerTask name a task of the newest list; the host
-	// drops values of other tasks.
+	// SetTasks passes all tasks that run on the node. They replace the previous list; an
+	// empty list means that no task runs. It is called before the first Collect in each
+	// process and again whenever a task starts or ends while there is a consumer. It
+	// returns without measuring. It must be idempotent. Values of series with PerTask name
+	// a task of the newest list; the host drops values of other tasks.
 	SetTasks(ctx context.Context, tasks []Task) error
 }
 
 // Task is a running task of the node.
 type Task struct {
-	// ID is how values name the task. It stays the same when the task is started again.
+	// Values name the task by its ID. It stays the same when the task is started again.
 	ID        string
 	Namespace string
 	JobID     string
@@ -53,7 +54,7 @@ type Task struct {
 	AllocID   string
 	Name      string
 	Driver    string
-	DriverID  string // how its driver knows it; a new one with each start
+	DriverID  string // the driver's name for this run of the task; new with each start
 }
 
 // Info describes a collector.
@@ -114,9 +115,9 @@ type Series struct {
 	// series: at most MaxBounds. An observation counts in the first bucket whose limit is not
 	// below it; a last bucket, without a limit, has the rest.
 	Bounds []float64
-	// PerTask says that each value is of a task: Value.Task. It needs a TaskCollector. The
-	// host adds labels for the task, its alloc, group, job and namespace, so Labels does not
-	// name them.
+	// PerTask says that each value belongs to a task: Value.Task. It needs a TaskCollector.
+	// The host adds labels for the task, its alloc, group, job and namespace, so Labels
+	// does not name them.
 	PerTask bool
 }
 
@@ -255,30 +256,31 @@ type Load struct {
 type Value struct {
 	Series string
 	Labels map[string]string
-	Task   string // the id of the task that it is of, for a series with PerTask
+	Task   string // the id of its task, for a series with PerTask
 	Value  float64
-	// Observed is the value of a histogram, whose Value is not read.
+	// Observed is the value of a histogram. The field Value is then not read.
 	Observed *Observed
 }
 
-// Observed is the value of a histogram: what was observed since its source began. Counts has
-// one count for each bucket, which does not include those before it: one more than Bounds.
+// Observed is the value of a histogram: the observations since its source began. Counts has
+// one count per bucket, len(Bounds)+1 in all; a count does not include the buckets before
+// it.
 type Observed struct {
 	Counts []uint64
-	Sum    float64 // of all observations
+	Sum    float64 // sum of all observations
 }
 
 // NewObserved returns a histogram value with the bounds and without observations.
 func NewObserved(bounds []float64) *Observed { return &Observed{Counts: make([]uint64, len(bounds)+1)} }
 
-// Add counts an observation. The bounds are those of NewObserved.
+// Add counts an observation. It uses the bounds that NewObserved got.
 func (o *Observed) Add(bounds []float64, v float64) {
 	i, _ := slices.BinarySearch(bounds, v)
 	o.Counts[i]++
 	o.Sum += v
 }
 
-// Copy returns a copy, for a sample that must not change any more.
+// Copy returns a copy, for a sample that must no longer change.
 func (o *Observed) Copy() *Observed { return &Observed{Counts: slices.Clone(o.Counts), Sum: o.Sum} }
 
 // Count returns the number of all observations.

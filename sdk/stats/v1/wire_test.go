@@ -108,7 +108,7 @@ func TestTheWireCarriesEveryField(t *testing.T) {
 	}
 	c := collectors[0]
 	if stats.Has(c, "teleport") {
-		t.Error("a collector has what it does not announce")
+		t.Error("a collector implements a feature that it does not announce")
 	}
 	if got := c.Info(); !reflect.DeepEqual(got, info) {
 		t.Errorf("info\n%+v, want\n%+v", got, info)

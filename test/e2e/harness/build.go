@@ -4,12 +4,18 @@
 package harness
 
 import (
+	"crypto/sha256"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -44,7 +50,23 @@ func Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := parallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return m.Run()
+}
+
+// parallel lets as many tests of this process run at once as there are slots, unless a
+// flag says otherwise: they mostly wait, so the number of processors is no measure.
+func parallel() error {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(slots))
 }
 
 // Build builds a command of the repository, such as "plugins/driver-exec", into a file.
@@ -77,11 +99,62 @@ func BuildS3(t *testing.T) {
 	Build(t, filepath.Join(bin, "drover-s3"), "cmd/drover-s3")
 }
 
+// made are the files below bin/e2e that this process has built, or found as they should be.
+var made = struct {
+	sync.Mutex
+	files map[string]bool
+}{files: map[string]bool{}}
+
+// build builds a command into a file. It keeps what it builds below bin/e2e of the
+// repository, where the go command links it only if it has changed, and where all packages
+// of black-box tests find it.
 func build(file, command string, flags ...string) error {
-	cmd := exec.Command("go", append(append([]string{"build", "-o", file}, flags...), module+command)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", command, err, out)
+	made.Lock()
+	defer made.Unlock()
+	dir, err := kept()
+	if err != nil {
+		return err
 	}
-	return nil
+	sum := sha256.Sum256([]byte(strings.Join(flags, "\x00")))
+	whole := filepath.Join(dir, fmt.Sprintf("%s-%x", strings.ReplaceAll(command, "/", "_"), sum[:4]))
+	lock, err := os.OpenFile(whole+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil { // of other processes
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if !made.files[whole] {
+		cmd := exec.Command("go", append(append([]string{"build", "-o", whole}, flags...), module+command)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", command, err, out)
+		}
+		made.files[whole] = true
+	}
+	body, err := os.ReadFile(whole)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, body, 0o755)
+}
+
+// kept returns the directory bin/e2e of the repository.
+func kept() (string, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.work")); err == nil {
+			dir := filepath.Join(root, "bin", "e2e")
+			return dir, os.MkdirAll(dir, 0o755)
+		}
+		above := filepath.Dir(root)
+		if above == root {
+			return "", errors.New("the tests do not run in the repository: no directory above has a go.work")
+		}
+		root = above
+	}
 }

@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// slots is the number of tests with agents that run at once on a machine. The
-// packages of black-box tests run as processes side by side, so the slots are locks
-// of files.
-const slots = 2
+// slots is the number of tests with agents that run at once on a machine. It exceeds the
+// number of processors because the tests mostly wait: with two slots, two processors were
+// idle for more than half of the time. The packages of black-box tests run as processes
+// side by side, so the slots are locks of files.
+const slots = 4
 
 // TakeSlot makes a test parallel and waits until it may start agents. The slot is
 // given back when the test ends, or when its process does.

@@ -35,6 +35,12 @@ type cluster struct {
 // agent, of which it gets the name.
 func newCluster(t *testing.T, nodes int, more func(name string) string) *cluster {
 	t.Helper()
+	return prepareCluster(t, nodes, more, func(*harness.Agent) {})
+}
+
+// prepareCluster does the same, with something to do to each node before it starts.
+func prepareCluster(t *testing.T, nodes int, more func(name string) string, prepare func(*harness.Agent)) *cluster {
+	t.Helper()
 	harness.TakeSlot(t)
 	c := &cluster{t: t, network: harness.NewNetwork(t)}
 	if more == nil {
@@ -55,7 +61,9 @@ func newCluster(t *testing.T, nodes int, more func(name string) string) *cluster
 	}
 	for i := range nodes {
 		name := fmt.Sprintf("n%d", i+1)
-		c.nodes = append(c.nodes, c.network.Machine(name, harness.NodeOf(c.servers...)+more(name)))
+		a := c.network.Machine(name, harness.NodeOf(c.servers...)+more(name))
+		prepare(a)
+		c.nodes = append(c.nodes, a)
 	}
 	for _, a := range append(slices.Clone(c.servers), c.nodes...) {
 		a.Launch()

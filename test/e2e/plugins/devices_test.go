@@ -72,6 +72,9 @@ func TestTasksGetDevicesOfAPluginAndNoneTwice(t *testing.T) {
 	if got := strings.Join(held(), " "); got != "one two" {
 		t.Errorf("the plugin holds %q", got)
 	}
+	if out := a.Must("plugin", "status", "device-file"); !strings.Contains(out, "drover/file/") || !strings.Contains(out, "alloc "+first.ID[:8]+", task t") {
+		t.Errorf("plugin status does not show who holds which device:\n%s", out)
+	}
 	if out, code := a.CLI("job", "stop", "gpu"); code != 0 {
 		t.Fatal(out)
 	}

@@ -4,11 +4,15 @@
 package plugins_test
 
 import (
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/test/e2e/harness"
 )
@@ -29,6 +33,32 @@ job "executor" {
   }
 }
 `
+
+// TestPluginsBuiltForNomadServeTasksOnCgroupVersion2 runs what core/agent tests with plugins
+// that speak only Nomad's protocol, an executor, a driver without one, one whose tasks have a
+// root file system, and a device plugin, in a virtual machine that has no cgroups of version 1.
+func TestPluginsBuiltForNomadServeTasksOnCgroupVersion2(t *testing.T) {
+	t.Parallel() // it waits for a virtual machine
+	if testing.Short() {
+		t.Skip("it starts a virtual machine")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "../../../plugins/driver-exec/vmtest/run.sh", "-test.v", "-test.run", "BuiltForNomad|Executor|ThatLostItsState|AChrootDriver")
+	cmd.Env = append(os.Environ(), "PACKAGE=core/agent", "FOREIGN=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) } // the machine as well
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	const missing = 77
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == missing {
+		t.Skip(strings.TrimSpace(string(out)))
+	}
+	if err != nil || strings.Contains(string(out), "--- SKIP") || strings.Count(string(out), "--- PASS") < 6 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
 
 // The plugin starts each task by an executor, which enters the cgroups that hosts of
 // Nomad's protocol make.

@@ -88,6 +88,55 @@ func TestANewDriverPassesItsRulesAndRunsAJob(t *testing.T) {
 	})
 }
 
+// TestANewDriverInASandboxPassesItsRulesAndKeepsAJobInIt leaves the driver's own test to the
+// example, which is the same code.
+func TestANewDriverInASandboxPassesItsRulesAndKeepsAJobInIt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("isolation needs root")
+	}
+	a := newAgent(t)
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Must("plugin", "new", "-isolation", "-dir", a.Dir, "-module", "example.org/me/boxed", "-replace", root, "boxed")
+	dir, executable := filepath.Join(a.Dir, "boxed"), filepath.Join(a.Dir, "boxed-plugin")
+	goIn(t, dir, "vet", "./...")
+	goIn(t, dir, "build", "-o", executable, ".")
+	if out, code := a.CLIWithin(5*time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
+	once := a.Write("once.nomad.hcl", 0o600, `job "once" {
+  group "g" {
+    task "t" {
+      driver = "boxed"
+      user   = "daemon"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "id -un; [ -d /local ] && ! ls `+a.Dir+` 2>/dev/null && exit 7"]
+      }
+    }
+  }
+}`)
+	if out, code := a.CLI("plugin", "run", executable, once); code != 7 || !strings.Contains(out, "daemon\n") {
+		t.Errorf("plugin run: exit code %d\n%s", code, out)
+	}
+	a.install("boxed", dir, executable)
+	a.start()
+	a.Must("job", "run", "-detach", filepath.Join(dir, "example.nomad.hcl"))
+	first := a.Await("boxed-example", "running", 1)[0]
+	a.Eventually(harness.Patience, "the task's output is in its log", func() bool {
+		out, _ := a.CLI("alloc", "logs", first.ID)
+		return strings.Contains(out, "uid=65534(nobody)") && strings.Contains(out, "hello from hello")
+	})
+	if out, code := a.CLI("alloc", "exec", first.ID, "/bin/sh", "-c", "id -un; ls -d "+a.Dir); code == 0 || !strings.Contains(out, "nobody") {
+		t.Errorf("a command in the task: exit code %d\n%s", code, out)
+	}
+	a.Must("job", "stop", "-detach", "boxed-example")
+	a.Await("boxed-example", "complete", 1)
+	a.Eventually(harness.Patience, "nothing of the task is left", func() bool { return len(a.Processes("hello from")) == 0 })
+}
+
 func TestANewDevicePluginPassesItsRulesAndGivesATaskItsDevice(t *testing.T) {
 	a := newAgent(t)
 	dir, executable := newPlugin(t, a, "device")
@@ -178,6 +227,113 @@ func TestANewCollectorPassesItsRules(t *testing.T) {
 		t.Errorf("plugin check: exit code %d\n%s", code, out)
 	}
 }
+
+// TestANewStoragePluginPassesItsRulesAndKeepsTheDataOfAJob creates the example's volume and
+// runs its job twice.
+func TestANewStoragePluginPassesItsRulesAndKeepsTheDataOfAJob(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts need root")
+	}
+	a := newAgent(t)
+	dir, executable := newPlugin(t, a, "volume")
+	if out, code := a.CLIWithin(5*time.Minute, "plugin", "check", executable); code != 0 || !strings.Contains(out, " 0 failed") {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
+	a.install("my-volume", dir, executable)
+	a.start()
+	a.Eventually(harness.Patience, "the plugin serves its volumes", func() bool {
+		out, _ := a.CLI("plugin", "status", "my-volume")
+		return strings.Contains(out, "running") && strings.Contains(out, "volume")
+	})
+	a.Eventually(harness.Patience, "the volume is made", func() bool {
+		_, code := a.CLI("volume", "create", filepath.Join(dir, "volume.hcl"))
+		return code == 0
+	})
+	starts := func(want int) {
+		t.Helper()
+		a.Must("job", "run", "-detach", filepath.Join(dir, "example.nomad.hcl"))
+		a.Eventually(harness.Patience, fmt.Sprintf("the task has written to the volume %d times", want), func() bool {
+			out, _ := a.CLI("alloc", "logs", "-job", "my-volume-example")
+			return strings.Count(out, "\n") == want
+		})
+		a.Must("job", "stop", "-purge", "my-volume-example")
+	}
+	starts(1)
+	starts(2)
+	a.Eventually(harness.Patience, "the volume is deleted when nothing uses it", func() bool {
+		_, code := a.CLI("volume", "delete", "my-volume-example")
+		return code == 0
+	})
+	a.Eventually(harness.Patience, "no mount is left", func() bool {
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		return err == nil && !strings.Contains(string(mounts), a.Dir+"/data/client/plugin-state")
+	})
+}
+
+// TestANewRegistryPassesItsRulesAndHasTheServicesOfAJob reads the registry's directory, which
+// others would ask for the services.
+func TestANewRegistryPassesItsRulesAndHasTheServicesOfAJob(t *testing.T) {
+	a := newAgent(t)
+	dir, executable := newPlugin(t, a, "registry")
+	out, code := a.CLIWithin(5*time.Minute, "plugin", "check", executable)
+	if code != 0 || !strings.Contains(out, " 0 failed") || strings.Count(out, "skip ") != 1 || !strings.Contains(out, "skip  login") {
+		t.Errorf("plugin check: exit code %d\n%s", code, out)
+	}
+	cluster := filepath.Join(a.Dir, "services")
+	if err := os.Mkdir(cluster, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile(filepath.Join(dir, "agent.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("# write_paths", "write_paths", "# dir", "dir", "/srv/services", cluster).Replace(string(config))
+	if err := os.WriteFile(filepath.Join(dir, "agent.hcl"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.install("my-registry", dir, executable)
+	a.start()
+	a.Must("job", "run", "-detach", filepath.Join(dir, "example.nomad.hcl"))
+	first := a.Await("my-registry-example", "running", 1)[0]
+	registered := func() string {
+		files, err := filepath.Glob(filepath.Join(cluster, "*.json"))
+		if err != nil || len(files) == 0 {
+			return ""
+		}
+		body, _ := os.ReadFile(files[0]) // it may have gone since
+		return string(body)
+	}
+	a.Eventually(harness.Patience, "the service is registered, and its check passes", func() bool {
+		body := registered()
+		return strings.Contains(body, first.ID) && strings.Contains(body, `"Name": "hello"`) && strings.Contains(body, `"Status": "passing"`)
+	})
+	a.Must("job", "stop", "-detach", "my-registry-example")
+	a.Eventually(harness.Patience, "the service is gone with its task", func() bool { return !strings.Contains(registered(), first.ID) })
+	elsewhere := a.Write("elsewhere.nomad.hcl", 0o600, inNoRegistry)
+	if out, code := a.CLI("job", "plan", elsewhere); !strings.Contains(out, "${attr.nowhere.version}") {
+		t.Errorf("a job whose service names a registry that no node has is planned with exit code %d\n%s", code, out)
+	}
+}
+
+// inNoRegistry has a service of a provider that is no plugin of any node.
+const inNoRegistry = `job "elsewhere" {
+  group "g" {
+    task "t" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sleep"
+        args    = ["3600"]
+      }
+      service {
+        name         = "s"
+        provider     = "nowhere"
+        port         = 80
+        address_mode = "host"
+      }
+    }
+  }
+}
+`
 
 func TestPluginCheckSaysByItsExitCodeWhatCameOfIt(t *testing.T) {
 	a := newAgent(t)

@@ -86,7 +86,7 @@ func TestADriverWhoseValidationHangsIsNamedAndHoldsNobodyUp(t *testing.T) {
 		if want := `judged.nomad.hcl:5,7-13: task group "g" -> task "t" -> driver: driver "shell" could not be asked what is wrong with the config`; !strings.Contains(out, want) {
 			t.Errorf("%v does not say %q:\n%s", args, want, out)
 		}
-		if took := time.Since(begun); took > 10*time.Second { // two and those of a loaded machine
+		if took := time.Since(begun); took > 40*time.Second { // two and those of a loaded machine; other calls have a minute
 			t.Errorf("%v took %s", args, took)
 		}
 	}

@@ -41,7 +41,8 @@ var what = []string{
 	"beat", "beat", "pull", "pull", "pull", "run", "run", "run", "run", "report", "report", "report", "late report",
 	"plan", "plan", "plan", "advance", "advance", "advance", "advance", "settle", "settle", "second worker",
 	"link", "link", "silent", "silent", "silent", "agent", "reboot", "register", "cut off",
-	"wait", "wait", "jump", "new leader", "skew", "controllers", "controllers",
+	"wait", "wait", "jump", "new leader", "skew", "controllers", "controllers", "late controllers", "late controllers",
+	"new version", "one fails", "one fails",
 	"register job", "register job", "stop job", "purge job", "stop alloc", "drain", "eligible", "promote", "pause", "fail deployment", "force reschedule", "all run", "all run",
 }
 
@@ -167,6 +168,19 @@ func (w *world) take(s step) {
 		m.skew = time.Duration(s.B%3-1) * time.Hour
 	case "controllers":
 		w.controllers()
+	case "new version":
+		job.env++
+		w.registerJob(job)
+		w.settle()
+	case "one fails":
+		if x := one(m.locals(), s.B); x != nil {
+			m.step(x, s.B%7)
+			m.step(x, 1+2*(s.B%2)) // it fails, or is unhealthy
+			m.report(arrives)
+			w.settle()
+		}
+	case "late controllers":
+		w.lateControllers(s.B%3 == 0)
 	case "register job":
 		switch s.B % 4 {
 		case 0:

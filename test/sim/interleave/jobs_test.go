@@ -40,6 +40,9 @@ var jobs = rapid.Custom(func(t *rapid.T) []*spec {
 		s.Disconnect = rapid.SampledFrom([]string{"lost_after", "lost_after", "none", "lost_after, no replace", "endless", "prevent_reschedule_on_lost", "max_client_disconnect"}).Draw(t, "disconnect")
 		s.Reconcile = rapid.SampledFrom([]string{"", model.ReconcileBestScore, model.ReconcileKeepOriginal, model.ReconcileKeepReplacement, model.ReconcileLongestRunning}).Draw(t, "reconcile")
 		s.StopAfter = rapid.Bool().Draw(t, "stop_on_client_after")
+		if s.Type == "system" {
+			s.Update = rapid.SampledFrom([]string{"", "", "rolling", "canary", "canary auto_promote", "auto_revert"}).Draw(t, "update of system")
+		}
 		if s.Type == "service" {
 			s.Update = rapid.SampledFrom([]string{"", "rolling", "canary", "canary auto_promote", "auto_revert", "no deadline"}).Draw(t, "update")
 		}

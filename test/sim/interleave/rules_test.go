@@ -53,8 +53,10 @@ func (r *rules) check(before, after *state.View, c fsm.Command) {
 			r.placed(before, a, job)
 		case !old.ServerTerminalStatus() && a.ServerTerminalStatus():
 			r.stopped(before, old, a)
+			r.updated(before, a)
 		}
 	}
+	r.deployments(before, after)
 	r.places(after)
 	r.room(before, after)
 	for _, b := range invariants.Broken(after) {

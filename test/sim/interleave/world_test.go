@@ -34,7 +34,10 @@ type world struct {
 	flights  []*flight
 	rules    *rules
 	trace    []string
-	gone     string // the machine that does not come back when all faults end
+	gone     string        // the machine that does not come back when all faults end
+	late     []fsm.Command // what a leader's controllers have decided, and another state gets
+	lateAt   uint64        // the index on which they did
+	stale    uint64        // lateAt while these commands are applied
 }
 
 // flight is an evaluation that a worker carries out.
@@ -201,6 +204,38 @@ func (w *world) control(c control.Controller) (did bool, wake time.Time) {
 		}
 	}
 	return did, wake
+}
+
+// lateControllers lets controllers decide, and the next time applies what they decided: the
+// log was slow, or another leader has decided meanwhile. twice applies it twice.
+func (w *world) lateControllers(twice bool) {
+	if len(w.late) == 0 {
+		w.lateAt = w.store.View().Index()
+		keys, err := control.All(deploy.Controller{}, w.store.View())
+		if err != nil {
+			w.brokenf("controller: %v", err)
+		}
+		for _, key := range keys {
+			d, err := control.Decide(deploy.Controller{}, w.store.View(), w.now, w.NewID, key)
+			if err != nil {
+				w.brokenf("controller: %v", err)
+			}
+			w.late = append(w.late, d.Commands...)
+		}
+		return
+	}
+	w.stale = w.lateAt
+	times := 1
+	if twice {
+		times = 2
+	}
+	for range times {
+		for _, cmd := range w.late {
+			w.sayf("late controller: %s", brief(cmd))
+			w.apply(cmd)
+		}
+	}
+	w.late, w.stale = nil, 0
 }
 
 func (w *world) controllers() bool {

@@ -28,9 +28,9 @@ const (
 	MaxText = 4 << 10
 )
 
-// Names of what lies in the staging folder.
+// Names of files and folders in the staging folder.
 const (
-	OutName  = "out"  // what was fetched: a file or a folder
+	OutName  = "out"  // the fetched file or folder
 	TmpName  = "tmp"  // archives on their way
 	HomeName = "home" // HOME of git and ssh
 )

@@ -1,8 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command kindsplugin serves what the name says that it was called by: many kinds
-// and names at once, or versions that a host does not know.
+// Command kindsplugin serves what the name of its file says: many kinds and names at once,
+// or versions that a host does not know.
 package main
 
 import (
@@ -47,7 +47,8 @@ func named(file string) []plugin.Service {
 	return []plugin.Service{driver.Service(drivers...)}
 }
 
-// boaster is a driver that tells what is not its business, in red.
+// boaster is a driver that sets attributes which it may not set, with escape codes for red
+// text.
 type boaster struct{ *shelldriver.Driver }
 
 func (b boaster) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, error) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -30,6 +31,8 @@ type driver struct {
 	log hclog.Logger
 	// executors: each task has one.
 	executors bool
+	// chroot: the folder of a task, which the host fills, is the task's root directory.
+	chroot bool
 
 	mu    sync.Mutex
 	shell string
@@ -70,7 +73,11 @@ func (d *driver) TaskConfigSchema(context.Context, *pb.TaskConfigSchemaRequest) 
 }
 
 func (d *driver) Capabilities(context.Context, *pb.CapabilitiesRequest) (*pb.CapabilitiesResponse, error) {
-	return &pb.CapabilitiesResponse{Capabilities: &pb.DriverCapabilities{SendSignals: true, Exec: true}}, nil
+	caps := &pb.DriverCapabilities{SendSignals: true, Exec: true}
+	if d.chroot {
+		caps.FsIsolation = pb.DriverCapabilities_CHROOT
+	}
+	return &pb.CapabilitiesResponse{Capabilities: caps}, nil
 }
 
 func (d *driver) Fingerprint(_ *pb.FingerprintRequest, s grpc.ServerStreamingServer[pb.FingerprintResponse]) error {
@@ -123,6 +130,9 @@ func (d *driver) StartTask(_ context.Context, r *pb.StartTaskRequest) (*pb.Start
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = stdout, stderr, c.GetAllocDir()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if d.chroot {
+		cmd.SysProcAttr.Chroot, cmd.Dir = filepath.Join(c.GetAllocDir(), c.GetName()), "/"
+	}
 	for k, v := range c.GetEnv() {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}

@@ -3,7 +3,7 @@
 
 // Command nomadplugin is a driver that speaks the wire protocol of plugins built
 // for Nomad and nothing of ours: it runs the shell's commands. A part of its file's name
-// says what else it is like: "device", "executor"; a device plugin with "absent" finds nothing.
+// says what else it is like: "device", "executor", "chroot"; a device plugin with "absent" finds nothing.
 package main
 
 import (
@@ -26,6 +26,7 @@ func main() {
 	}
 	d := newDriver(hclog.New(&hclog.LoggerOptions{JSONFormat: true, Level: hclog.Trace}))
 	d.executors = strings.Contains(filepath.Base(os.Args[0]), "executor")
+	d.chroot = strings.Contains(filepath.Base(os.Args[0]), "chroot")
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: goplugin.HandshakeConfig{
 			ProtocolVersion: 2, MagicCookieKey: "NOMAD_PLUGIN_MAGIC_COOKIE",

@@ -107,7 +107,7 @@ func serveBad(name string) error {
 	return plugin.Serve(plugin.Info{Name: name, Version: "0.0.1"}, driver.Service(b))
 }
 
-// driverName is another one once the flag is there, for plugins that rename their
+// driverName returns another name once the flag exists, for plugins that rename their
 // driver: a new one, or one of the good plugin.
 func driverName(name string) string {
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-project/drover/sdk/plugin"
 )
 
-// hosted is a driver whose fingerprint says which host it has.
+// hosted is a driver whose fingerprint names its host.
 type hosted struct {
 	driver.Driver
 	host plugin.Host

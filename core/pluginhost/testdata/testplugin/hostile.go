@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// findings is the file in its working directory that says what a hostile plugin could
-// do: an error for each attempt, or "".
+// findings is the file in its working directory in which a hostile plugin records its
+// attempts: the error of each, or "" if it succeeded.
 const findings = "findings.json"
 
 // attack tries what a collector must not be able to do.
@@ -89,14 +89,14 @@ func fill() {
 	}
 }
 
-// impostor answers a handshake with a socket of somebody else.
+// impostor answers a handshake with the socket of another process.
 func impostor() {
 	fmt.Printf("1|1|unix|%s|grpc\n", os.Getenv("HOSTILE_SOCKET"))
 	os.Stdout.Sync()
 	select {}
 }
 
-// printAll prints to both outputs after Serve, for a while after which that must be so.
+// printAll prints to both outputs for a while after Serve has begun.
 func printAll() {
 	for range time.Tick(20 * time.Millisecond) {
 		fmt.Println("a line that was printed \x1b[31m")

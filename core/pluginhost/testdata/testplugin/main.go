@@ -33,7 +33,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "no such daemon")
 		os.Exit(7)
 	case "hangs":
-		<-time.After(time.Hour) // not for ever: the runtime would notice
+		<-time.After(time.Hour) // a wait without an end would be reported as a deadlock
 	case "wrong-version":
 		goplugin.Serve(&goplugin.ServeConfig{
 			HandshakeConfig:  plugin.Handshake(),

@@ -20,8 +20,12 @@ import (
 	network "github.com/drover-project/drover/sdk/network/v1"
 	"github.com/drover-project/drover/sdk/network/v1/networktest/filenetwork"
 	"github.com/drover-project/drover/sdk/plugin"
+	registry "github.com/drover-project/drover/sdk/registry/v1"
+	"github.com/drover-project/drover/sdk/registry/v1/registrytest/fileregistry"
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 	"github.com/drover-project/drover/sdk/stats/v1/statstest/filestats"
+	volume "github.com/drover-project/drover/sdk/volume/v1"
+	"github.com/drover-project/drover/sdk/volume/v1/volumetest/filevolume"
 )
 
 type version struct {
@@ -31,6 +35,10 @@ type version struct {
 	Collectors []string
 	// Networks each keep networks in the working directory.
 	Networks []string
+	// Volumes each keep volumes in the working directory.
+	Volumes []string
+	// Registries each keep services in a file of the working directory.
+	Registries []string
 	// Fault is exits, hangs, loses, stalls, unhealthy, looks, crashes or refuses.
 	Fault string
 }
@@ -88,6 +96,20 @@ func serve(v version) error {
 			networks = append(networks, filenetwork.New(name, "."))
 		}
 		services = append(services, network.Service(networks...))
+	}
+	if len(v.Volumes) > 0 {
+		var volumes []volume.Volume
+		for _, name := range v.Volumes {
+			volumes = append(volumes, filevolume.New(name, "volumes"))
+		}
+		services = append(services, volume.Service(volumes...))
+	}
+	if len(v.Registries) > 0 {
+		var registries []registry.Registry
+		for _, name := range v.Registries {
+			registries = append(registries, fileregistry.New(name, name+".json"))
+		}
+		services = append(services, registry.Service(registries...))
 	}
 	return plugin.Serve(plugin.Info{Name: "versioned", Version: v.Version}, services...)
 }

@@ -183,7 +183,8 @@ func checkUnknown(b *bench) {
 	}
 }
 
-// needs is for checks of an optional ability.
+// needs returns the condition of a check that applies only to plugins with an optional
+// ability.
 func needs(f device.Feature) func(device.Device) bool {
 	return func(d device.Device) bool { return device.Has(d, f) }
 }
@@ -239,7 +240,7 @@ func checkReserveForTask(b *bench) {
 	release(b, r.Holder, r.IDs)
 }
 
-// release releases if the plugin is able to.
+// release releases devices, if the plugin is a Releaser.
 func release(b *bench, h device.Holder, ids []string) {
 	if !device.Has(b.d, device.FeatureRelease) {
 		return
@@ -251,7 +252,7 @@ func release(b *bench, h device.Holder, ids []string) {
 
 func checkRelease(b *bench) {
 	ids := healthy(b)
-	release(b, holder(1), ids) // nothing was reserved
+	release(b, holder(1), ids) // release without a reservation
 	release(b, holder(1), []string{"no such device"})
 	take := func(n int) {
 		var err error
@@ -267,7 +268,7 @@ func checkRelease(b *bench) {
 	take(1)
 	b.die()
 	b.open()
-	release(b, holder(1), ids) // told by another process
+	release(b, holder(1), ids) // another process has told the plugin so
 	release(b, holder(1), ids)
 	take(2)
 	release(b, holder(2), ids)

@@ -9,7 +9,6 @@ package devicecheck
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
@@ -37,8 +36,8 @@ type Subject struct {
 type Check struct {
 	Name string // short identifier; never changes between versions
 	Rule string // the rule in words
-	// needs reports whether the rule applies to a plugin, from its features; nil means
-	// to all.
+	// needs reports whether the rule applies to a plugin, from its features; nil means that
+	// it applies to all.
 	needs func(device.Device) bool
 	run   func(*bench)
 }
@@ -75,17 +74,7 @@ type bench struct {
 // open connects to a fresh plugin and configures it, as the host does.
 func (b *bench) open() {
 	b.d, b.die = b.subject.Connect(b.t)
-	accepts := b.d.Info().ConfigSchema
-	applied, err := accepts.Apply(b.subject.Config)
-	if err != nil {
-		b.t.Fatalf("the config to check with does not fit the plugin's schema: %v", err)
-	}
-	if b.config, err = json.Marshal(applied); err != nil {
-		b.t.Fatalf("encode the config: %v", err)
-	}
-	if err := b.d.SetConfig(b.ctx, b.config); err != nil {
-		b.t.Fatalf("SetConfig: %v", err)
-	}
+	b.config = conformance.Configure(b.t, b.d.Info().ConfigSchema, b.subject.Config, b.d.SetConfig)
 }
 
 // groups returns the groups in the plugin's first fingerprint.

@@ -12,13 +12,13 @@
 package devicetest
 
 import (
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
 	device "github.com/drover-project/drover/sdk/device/v1"
 	"github.com/drover-project/drover/sdk/device/v1/devicecheck"
+	"github.com/drover-project/drover/sdk/plugin"
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
@@ -45,61 +45,17 @@ type Options struct {
 // Run runs all checks in every way that opts selects.
 func Run(t *testing.T, opts Options) {
 	t.Helper()
-	if opts.New == nil && opts.Binary == "" {
-		t.Fatal("devicetest: set New, Binary or both")
-	}
-	if opts.New != nil {
-		t.Run("in process", func(t *testing.T) { all(t, opts, inProcess) })
-		t.Run("over gRPC", func(t *testing.T) { all(t, opts, overGRPC) })
-	}
-	if opts.Binary != "" {
-		t.Run("as a plugin process", func(t *testing.T) { all(t, opts, asProcess) })
-	}
-}
-
-// connect returns a fresh plugin and a function that kills its process.
-type connect func(t *testing.T, opts Options) (device.Device, func())
-
-// all runs each check as a subtest with the check's name.
-func all(t *testing.T, opts Options, connect connect) {
-	for _, c := range devicecheck.Checks() {
-		t.Run(c.Name, func(t *testing.T) {
-			plugintest.Report(t, c.Run(t.Context(), devicecheck.Subject{
-				Connect: func(*conformance.T) (device.Device, func()) { return connect(t, opts) },
-				Config:  opts.Config, Timeout: opts.Timeout, MayBeAbsent: opts.MayBeAbsent,
-			}))
-		})
-	}
-}
-
-func inProcess(t *testing.T, opts Options) (device.Device, func()) {
-	return opts.New(t), func() {}
-}
-
-func overGRPC(t *testing.T, opts Options) (device.Device, func()) {
-	t.Helper()
-	conn, die := plugintest.Serve(t, device.Service(opts.New(t)))
-	devices, err := device.Connect(t.Context(), conn)
-	if err != nil || len(devices) != 1 {
-		t.Fatalf("connect: %d device plugins, %v", len(devices), err)
-	}
-	return devices[0], die
-}
-
-func asProcess(t *testing.T, opts Options) (device.Device, func()) {
-	t.Helper()
-	cmd := exec.Command(opts.Binary)
-	cmd.Env = opts.Env
-	conn, die := plugintest.Launch(t, cmd)
-	devices, err := device.Connect(t.Context(), conn)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
-	for _, d := range devices {
-		if opts.Name == "" || d.Info().Name == opts.Name {
-			return d, die
+	plugintest.Subject[device.Device]{
+		New: opts.New, Binary: opts.Binary, Env: opts.Env, Name: opts.Name,
+		Service: func(p device.Device) plugin.Service { return device.Service(p) }, Connect: device.Connect, NameOf: func(p device.Device) string { return p.Info().Name },
+	}.Ways(t, func(t *testing.T, way plugintest.Way[device.Device]) {
+		for _, c := range devicecheck.Checks() {
+			t.Run(c.Name, func(t *testing.T) {
+				plugintest.Report(t, c.Run(t.Context(), devicecheck.Subject{
+					Connect: func(*conformance.T) (device.Device, func()) { return way.Connect(t) },
+					Config:  opts.Config, Timeout: opts.Timeout, MayBeAbsent: opts.MayBeAbsent,
+				}))
+			})
 		}
-	}
-	t.Fatalf("plugin %s has no device plugin %q", opts.Binary, opts.Name)
-	return nil, nil
+	})
 }

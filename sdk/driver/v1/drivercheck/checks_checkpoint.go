@@ -20,7 +20,8 @@ var checkpointChecks = []Check{
 	{"checkpoint-holds", "a task is paused once its checkpoint is written, and goes on when it is resumed; what cannot be written or restored is refused with its class, and a refused task is as before", canCheckpoint, checkCheckpointHolds},
 }
 
-// canCheckpoint is needs of a rule that reads the output of a task before and after.
+// canCheckpoint is the condition (Check.needs) of rules that read the output of a task
+// before and after a checkpoint.
 func canCheckpoint(d driver.Driver) bool { return has(driver.FeatureCheckpoint)(d) && canLog(d) }
 
 // counted returns the first and the last whole number that a task has printed, or 0.

@@ -145,10 +145,14 @@ func checkExecCancel(b *bench) {
 	config, _ := b.start(forever)
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
+	script := "(" + beat + ") & echo up; wait" // what it has started ends with it
+	if b.subject.Foreign {
+		script = "echo up; " + beat
+	}
 	var stdout buffer
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.d.ExecTask(ctx, config.ID, driver.ExecOptions{Command: []string{"/bin/sh", "-c", "echo up; " + beat}},
+		_, err := b.d.ExecTask(ctx, config.ID, driver.ExecOptions{Command: []string{"/bin/sh", "-c", script}},
 			driver.ExecStream{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: io.Discard})
 		done <- err
 	}()

@@ -18,10 +18,10 @@ var killChecks = []Check{
 	{"start-killed", "if the plugin is killed in the middle of a start, a destroy in its next process leaves nothing of it, and the task can be started again", nil, checkStartKilled},
 }
 
-// killMoments is the number of starts in whose middle the plugin is killed. The moments
-// are spread evenly over the time of a start, also those of the first few: killStride
-// has no divisor in common with their number. A plugin that takes long to start is
-// killed at fewer moments, but at least at minKillMoments.
+// killMoments is the number of starts in whose middle the plugin is killed. The moments are
+// spread evenly over the time of a start, also the first few kills: killStride has no
+// divisor in common with their number. A plugin that takes long to start is killed at fewer
+// moments, but at least at minKillMoments.
 const (
 	killMoments    = 20
 	killStride     = 7

@@ -6,6 +6,8 @@ package drivercheck
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ var lifeChecks = []Check{
 	{"exit-code", "a task's exit code comes back", nil, checkExitCode},
 	{"start-context", "the context of a start bounds the start and not the task", nil, checkStartContext},
 	{"wait", "a wait ends with its context and can be repeated", nil, checkWait},
+	{"wait-alone", "a task ends with its main process, also while a child of it holds its output open", nil, checkWaitAlone},
 	{"inspect", "inspect tells running from exited", nil, checkInspect},
 	{"many-tasks", "calls for different tasks come at the same time", nil, checkMany},
 	{"double-start", "starting a known task again is refused and changes nothing", nil, checkDoubleStart},
@@ -80,6 +83,23 @@ func checkWait(b *bench) {
 	}
 	if err := b.d.StopTask(b.ctx, config.ID, time.Second, ""); err != nil {
 		b.t.Errorf("stopping a task that has ended: %v", err)
+	}
+}
+
+// aWhile is far longer than a call takes on a busy machine, if it waits for nothing that does
+// not come.
+const aWhile = 30 * time.Second
+
+func checkWaitAlone(b *bench) {
+	config, _ := b.start(`(cd local 2>/dev/null || cd "$NOMAD_TASK_DIR"; until [ -e over ]; do sleep 0.05; done) & exit 7`)
+	ctx, cancel := context.WithTimeout(b.ctx, aWhile)
+	defer cancel()
+	r, err := b.d.WaitTask(ctx, config.ID)
+	if err != nil || r.ExitCode != 7 {
+		b.t.Errorf("the task's main process has ended with exit code 7, but for %s WaitTask says %+v, %v; is it waiting for the end of the task's output?", aWhile, r, err)
+	}
+	if err := os.WriteFile(filepath.Join(config.TaskDir, "local", "over"), nil, 0o600); err != nil {
+		b.t.Errorf("end the child of the task: %v", err)
 	}
 }
 

@@ -23,8 +23,8 @@ func allocID() string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(os.Getpid()), uint64(time.Now().UnixNano()+sequence.Add(1))&0xffffffffffff)
 }
 
-// network creates the network of an alloc. The returned function destroys it, whatever the
-// check has found out by then.
+// network creates the network of an alloc. The returned function destroys it, whether or
+// not the check has failed.
 func (b *bench) network(alloc string) (made *driver.NetworkIsolation, end func()) {
 	end = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), 30*time.Second)
@@ -57,7 +57,7 @@ func checkNetworkAgain(b *bench) {
 		b.t.Errorf("the network should be at %s, and nothing is there", first.Path)
 	}
 	if b.subject.Foreign {
-		return // their protocol does not say what a repeated call does
+		return // Nomad's protocol does not define a repeated call
 	}
 	if again, _ := b.network(alloc); again.Path != first.Path {
 		b.t.Errorf("a second call made another network, %s and not %s", again.Path, first.Path)

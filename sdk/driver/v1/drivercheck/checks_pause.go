@@ -18,10 +18,11 @@ var pauseChecks = []Check{
 	{"pause-ends", "a paused task is stopped by its signal and destroyed by force as any other; one that has ended or is unknown is refused", canPauseAndSignal, checkPauseEnds},
 }
 
-// canPause is needs of a rule that reads the output of a task.
+// canPause is the condition (Check.needs) of rules that read the output of a task.
 func canPause(d driver.Driver) bool { return has(driver.FeaturePause)(d) && canLog(d) }
 
-// canPauseAndSignal is needs of a rule that has a task act on a signal, too.
+// canPauseAndSignal is the condition (Check.needs) of rules whose task also acts on a
+// signal.
 func canPauseAndSignal(d driver.Driver) bool { return canPause(d) && canSignal(d) }
 
 // counter is a script that prints numbers until it is stopped, and ends with code 7 when it
@@ -29,7 +30,7 @@ func canPauseAndSignal(d driver.Driver) bool { return canPause(d) && canSignal(d
 const counter = `trap 'exit 7' TERM; i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done`
 
 // counting starts a task that counts, in a cgroup of the host if the driver wants one. end
-// removes that.
+// removes the cgroup.
 func (b *bench) counting() (config *driver.TaskConfig, handle *driver.Handle, end func()) {
 	config, end = b.task(counter), func() {}
 	if wantsCgroup(b.d) && !b.subject.Foreign {
@@ -55,7 +56,8 @@ func (b *bench) pause(id string) {
 	}
 }
 
-// paused records a problem if the driver says something else of a running task.
+// paused records a problem if the driver does not report the expected TaskStatus.Paused of
+// a running task.
 func (b *bench) paused(id, when string, want bool) {
 	status, err := b.d.InspectTask(b.ctx, id)
 	if err != nil || status.State != driver.TaskRunning || status.Paused != want {
@@ -63,11 +65,11 @@ func (b *bench) paused(id, when string, want bool) {
 	}
 }
 
-// still is how long the output of a paused task is watched, and settled how long what was
-// printed before may take to reach the file.
+// still is how long the output of a paused task is watched, and settled how long earlier
+// output may take to reach the file.
 const still, settled = 400 * time.Millisecond, 200 * time.Millisecond
 
-// rest waits so long, or fails when the check's time is up.
+// rest waits for d, or fails when the check's time is up.
 func (b *bench) rest(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -148,7 +150,7 @@ func checkPauseEnds(b *bench) {
 	}
 }
 
-// nobody is the input of a command that nobody types.
+// nobody is an input that never returns data.
 type nobody struct{}
 
 func (nobody) Read([]byte) (int, error) { return 0, io.EOF }

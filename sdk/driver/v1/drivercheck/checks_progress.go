@@ -10,8 +10,8 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 )
 
-// progressBurst and progressRate bound the progress of one start: so many, and so many more
-// per second that it takes.
+// progressBurst and progressRate bound the progress of one start: progressBurst messages,
+// and progressRate more for each second that the start takes.
 const (
 	progressBurst = 20
 	progressRate  = 10

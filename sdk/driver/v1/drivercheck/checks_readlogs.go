@@ -23,7 +23,7 @@ var readLogsChecks = []Check{
 type reader struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
-	gap bool // a piece does not begin where the one before ended
+	gap bool // a piece does not begin where the previous one ended
 	at  int64
 }
 
@@ -44,8 +44,8 @@ func (r *reader) text() string {
 	return r.buf.String()
 }
 
-// kept returns what ReadLogs says without Follow. The output of some tasks cannot be read
-// with this config of the driver.
+// kept returns what ReadLogs sends without Follow. It skips the check if the driver, with
+// this config, cannot read the output of the task.
 func (b *bench) kept(id string, q driver.LogQuery) (string, *reader) {
 	r := &reader{}
 	err := b.d.(driver.LogReader).ReadLogs(b.ctx, id, q, r.send)
@@ -91,8 +91,8 @@ echo one; echo aside >&2; echo two; while [ ! -e go ]; do sleep 0.05; done; echo
 	b.refused("to read the output of an unknown task", b.d.(driver.LogReader).ReadLogs(b.ctx, "no-such-task", out, (&reader{}).send), errdefs.NotFound)
 }
 
-// follows checks that what a task still prints is followed to its end, and that a follower
-// can leave.
+// follows checks that ReadLogs with Follow sends what the task prints until it ends, and
+// that the reader can cancel.
 func (b *bench) follows(config *driver.TaskConfig) {
 	ctx, leave := context.WithCancel(b.ctx)
 	defer leave()
@@ -118,7 +118,7 @@ func (b *bench) follows(config *driver.TaskConfig) {
 	}
 }
 
-// answer returns what a call in another goroutine returned.
+// answer waits for the error of a call in another goroutine.
 func (b *bench) answer(result <-chan error, what string) error {
 	select {
 	case err := <-result:

@@ -4,6 +4,11 @@
 package drivercheck
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -14,6 +19,8 @@ var recoverChecks = []Check{
 	{"fresh-process", "a process starts with no tasks: one that another started is unknown until it is recovered", nil, checkFreshProcess},
 	{"recover-running", "a running task is recovered after the plugin was killed, any number of times", nil, checkRecoverRunning},
 	{"recover-ended", "a task that ended while no plugin ran is recovered with its exit code", nil, checkRecoverEnded},
+	{"recover-gone", "a task of which nothing is left is not found, so that its caller does not wait for it", nil, checkRecoverGone},
+	{"keeper-killed", "a task whose end nobody saw, since the driver's process that keeps it was killed, is no success", onMachine, checkKeeperKilled},
 	{"foreign-handle", "a handle that is foreign or of an unknown version is refused", nil, checkForeignHandle},
 	{"small-handle", "a handle is small", nil, checkSmallHandle},
 }
@@ -67,6 +74,51 @@ func checkRecoverEnded(b *bench) {
 	}
 	if r := b.wait(config.ID); r.ExitCode != 9 || r.Signal != 0 {
 		b.t.Errorf("result %+v, want exit code 9", r)
+	}
+}
+
+func checkRecoverGone(b *bench) {
+	if b.subject.Foreign {
+		b.t.Skipf("its protocol does not say so")
+	}
+	config, handle := b.start(forever)
+	if err := b.d.DestroyTask(b.ctx, config.Ref(), true); err != nil {
+		b.t.Fatalf("DestroyTask with force: %v", err)
+	}
+	b.reborn()
+	b.refused("recovering a task that was destroyed", b.d.RecoverTask(b.ctx, handle), errdefs.NotFound)
+	_, err := b.d.InspectTask(b.ctx, config.ID)
+	b.refused("inspecting the task that could not be recovered", err, errdefs.NotFound)
+}
+
+// checkKeeperKilled kills the parent of a task if it is a process of the plugin's file, and not
+// the plugin, which is killed first. The exit code may be kept all the same.
+func checkKeeperKilled(b *bench) {
+	if !b.subject.Process || b.subject.Executable == "" || !canLog(b.d) {
+		b.t.Skipf("needs a plugin process, and a task that prints to a file")
+	}
+	config, handle := b.start(`(cd local 2>/dev/null || cd "$NOMAD_TASK_DIR"; echo "kept by $PPID"; until [ -e over ]; do sleep 0.05; done); exit 7`)
+	var keeper int
+	b.eventually("the task says who its parent is", func() bool {
+		body, _ := os.ReadFile(config.Logs.StdoutPath + ".0")
+		n, _ := fmt.Sscanf(string(body), "kept by %d\n", &keeper)
+		return n == 1
+	})
+	b.reborn()
+	if err := b.d.RecoverTask(b.ctx, handle); err != nil {
+		b.t.Fatalf("RecoverTask: %v; the task (%s) may still run on this machine", err, config.ID)
+	}
+	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", keeper)); !slices.Contains(strings.Split(string(command), "\x00"), b.subject.Executable) {
+		b.t.Skipf("no process of the plugin's file keeps the task")
+	}
+	if p, err := os.FindProcess(keeper); err == nil {
+		_ = p.Kill() // it may have ended
+	}
+	if err := os.WriteFile(filepath.Join(config.TaskDir, "local", "over"), nil, 0o600); err != nil {
+		b.t.Errorf("end the task: %v", err)
+	}
+	if r := b.wait(config.ID); r.Successful() {
+		b.t.Errorf("the process that kept the task was killed, and its end is %+v; say in ExitResult.Err that the exit code is unknown", r)
 	}
 }
 

@@ -20,11 +20,11 @@ var secretChecks = []Check{
 
 func keepsSecrets(d driver.Driver) bool { return d.Info().Capabilities.SecretEnv }
 
-// secretValue is what must be shown nowhere. It is no word that a driver says by itself.
+// secretValue is the secret of the checks. No driver prints this text for another reason.
 const secretValue = "drivercheck-of-nobody-else"
 
 func checkSecrets(b *bench) {
-	// The script has no value in whole: a driver may show what it runs.
+	// The script never contains the whole value, because a driver may show the script.
 	config := b.task(`[ "$DRIVERTEST" = yes ] || exit 3
 case "$DRIVERTEST_ONE" in drivercheck-*-else) ;; *) exit 4 ;; esac
 case "$DRIVERTEST_BOTH" in drivercheck-*-else2) exit 0 ;; *) exit 5 ;; esac`)
@@ -66,7 +66,8 @@ case "$DRIVERTEST_BOTH" in drivercheck-*-else2) exit 0 ;; *) exit 5 ;; esac`)
 	}
 }
 
-// hides records a problem if a text has the secret, as it is or in a form that hides nothing.
+// hides records a problem if a text contains the secret, plain or in an encoding that
+// anybody can reverse.
 func (b *bench) hides(what, text string) {
 	secret := []byte(secretValue)
 	for _, form := range []string{secretValue, hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret)} {

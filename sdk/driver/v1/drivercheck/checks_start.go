@@ -58,7 +58,7 @@ const beat = `cd local 2>/dev/null || cd "$NOMAD_TASK_DIR"
 read id 2>/dev/null </proc/sys/kernel/random/uuid || id=$$
 while :; do echo $id >> beat; sleep 0.02; done`
 
-// beats returns how many bytes a task has written to that file.
+// beats returns how many bytes a task has written to the file of beat.
 func beats(config *driver.TaskConfig) int64 {
 	info, err := os.Stat(filepath.Join(config.TaskDir, "local", "beat"))
 	if err != nil {
@@ -115,7 +115,7 @@ func checkUser(b *bench) {
 		if errdefs.IsRetryable(err) && errdefs.IsInvalidArgument(err) {
 			b.t.Errorf("the refusal of a user counts as retryable: %v", err)
 		}
-		return // the driver refused it, or the task's image has no such user
+		return // the driver refused the user, or the task's image does not have it
 	}
 	if r := b.wait(config.ID); r.ExitCode == 1 {
 		b.t.Errorf("a task of the user nobody runs as the user of the plugin; act on TaskConfig.User, refuse it, or list it in Capabilities.Ignores")

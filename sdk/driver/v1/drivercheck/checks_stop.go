@@ -13,7 +13,8 @@ import (
 
 var stopChecks = []Check{
 	{"signal", "a task that a signal ends reports it", canSignal, checkSignal},
-	{"stop-kills", "a stop that is ignored escalates to a kill when its timeout has passed", nil, checkKill},
+	{"stop-kills", "a stop that is ignored escalates to a kill when its timeout has passed, and not long after", nil, checkKill},
+	{"stop-default", "a stop that names no signal lets a task that handles signals end by itself", nil, checkStopDefault},
 	{"stop-at-once", "a stop without any timeout kills at once", nil, checkStopAtOnce},
 	{"stop-cancelled", "a stop whose context ends early still kills the task", nil, checkStopCancelled},
 	{"stop-signal", "a stop with an unknown signal is refused", nil, checkStopSignal},
@@ -64,15 +65,30 @@ const stubborn = "trap '' TERM INT; echo up; while :; do sleep 0.05; done"
 func checkKill(b *bench) {
 	config, _ := b.start(stubborn)
 	b.up(config)
+	const timeout = 2 * time.Second
 	begin := time.Now()
-	if err := b.d.StopTask(b.ctx, config.ID, 200*time.Millisecond, "SIGTERM"); err != nil {
+	if err := b.d.StopTask(b.ctx, config.ID, timeout, "SIGTERM"); err != nil {
 		b.t.Fatalf("StopTask: %v", err)
 	}
-	if took := time.Since(begin); took < 200*time.Millisecond {
-		b.t.Errorf("killed after %s, before its timeout", took)
+	switch took := time.Since(begin); {
+	case took < timeout:
+		b.t.Errorf("killed after %s, before its timeout of %s", took, timeout)
+	case took > timeout+aWhile:
+		b.t.Errorf("killed after %s, long after its timeout of %s", took, timeout)
 	}
 	if r := b.wait(config.ID); r.Signal != 9 && !(b.subject.Foreign && r.ExitCode == 137) {
 		b.t.Errorf("result %+v, want signal 9", r)
+	}
+}
+
+func checkStopDefault(b *bench) {
+	config, _ := b.start("trap 'exit 6' TERM INT QUIT HUP; echo up; while :; do sleep 0.05; done")
+	b.up(config)
+	if err := b.d.StopTask(b.ctx, config.ID, aWhile, ""); err != nil {
+		b.t.Fatalf("StopTask: %v", err)
+	}
+	if r := b.wait(config.ID); r.ExitCode != 6 {
+		b.t.Errorf("result %+v, want exit code 6, with which the task ends at SIGTERM, SIGINT, SIGQUIT and SIGHUP", r)
 	}
 }
 
@@ -83,7 +99,7 @@ func checkStopAtOnce(b *bench) {
 	if err := b.d.StopTask(b.ctx, config.ID, 0, "SIGTERM"); err != nil {
 		b.t.Fatalf("StopTask: %v", err)
 	}
-	if took := time.Since(begin); took > 30*time.Second { // half of the task's kill timeout
+	if took := time.Since(begin); took > aWhile { // half of the task's kill timeout
 		b.t.Errorf("a stop with a timeout of 0 took %s", took)
 	}
 	if r := b.wait(config.ID); r.Successful() {

@@ -19,7 +19,7 @@ import (
 var streamChecks = []Check{
 	{"fingerprint", "the first fingerprint comes at once with attributes of the driver only, others when something changes, and the stream ends with its context and not before", nil, checkFingerprint},
 	{"stats", "stats come for all running tasks, none of ended ones, and end with their context", nil, checkStats},
-	{"stats-units", "what is measured is named and in range, what is not is zero", nil, checkStatsUnits},
+	{"stats-units", "what is measured is named and in range, what is not is zero; a task that runs has memory", nil, checkStatsUnits},
 	{"stats-interval", "an interval that is not above zero is refused", nil, checkStatsInterval},
 	{"stats-slow", "a slow reader of stats gets fewer samples, never old ones", nil, checkStatsSlowReader},
 	{"events", "events go on until their context ends", nil, checkEvents},
@@ -109,10 +109,14 @@ func checkStatsUnits(b *bench) {
 	defer cancel()
 	samples := b.samples(ctx)
 	var before driver.IOStats
-	for of := 0; of < 2; {
+	begin, small := time.Now(), false
+	for of := 0; of < 2 || small; {
 		sample, ok := conformance.Receive(b.t, samples, "two samples of the task")
 		if !ok {
 			b.t.Fatalf("the stream ended after %d samples", of)
+		}
+		if small && time.Since(begin) > aWhile {
+			b.t.Fatalf("a task that runs has used no memory for %s, say %d samples", aWhile, of)
 		}
 		for _, s := range sample {
 			if s.TaskID != config.ID {
@@ -124,12 +128,19 @@ func checkStatsUnits(b *bench) {
 			}
 			checkUsage(b, "the task", s.CPU, s.Memory)
 			checkIO(b, before, s.IO)
-			before = s.IO
+			before, small = s.IO, hasNone(s.Memory)
 			for pid, u := range s.Pids {
 				checkUsage(b, "process "+pid, u.CPU, u.Memory)
 			}
 		}
 	}
+}
+
+// hasNone reports whether all memory of a task is measured as 0. Kernels count what a cgroup
+// uses in batches, so that it can be 0 in the first seconds.
+func hasNone(m driver.MemoryStats) bool {
+	named := slices.ContainsFunc(m.Measured, func(name string) bool { return name == "RSS" || name == "Usage" })
+	return named && m.RSS == 0 && m.Usage == 0
 }
 
 func checkUsage(b *bench, of string, c driver.CPUStats, m driver.MemoryStats) {

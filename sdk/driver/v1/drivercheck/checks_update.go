@@ -14,7 +14,7 @@ var updateChecks = []Check{
 	{"update-refused", "a task that uses more memory than it would get is not killed, and one that has ended or is unknown is refused", canBeRefused, checkUpdateRefused},
 }
 
-// canBeRefused is needs of a rule that reads the output of a task.
+// canBeRefused is the condition (Check.needs) of rules that read the output of a task.
 func canBeRefused(d driver.Driver) bool { return has(driver.FeatureUpdateResources)(d) && canLog(d) }
 
 // update gives the task other memory.

@@ -44,8 +44,10 @@ type Subject struct {
 	Task func(*driver.TaskConfig)
 	// Timeout bounds each check; 0 means 2 min.
 	Timeout time.Duration
-	// Process is true if die kills a process, so that calls end in their middle.
-	Process bool
+	// Process is true if die kills a process, so that calls end in their middle. Executable is
+	// then the plugin's file: only processes of it are killed by checks.
+	Process    bool
+	Executable string
 	// InProcess is true if the driver runs in this process, where checks can see what
 	// a connection would hide.
 	InProcess bool
@@ -61,7 +63,7 @@ type Check struct {
 	Name string // short identifier; never changes between versions
 	Rule string // the rule in words
 	// needs reports whether the rule applies to a driver, from its capabilities or its
-	// features; nil means to all.
+	// features; nil means that it applies to all.
 	needs func(driver.Driver) bool
 	run   func(*bench)
 }
@@ -99,13 +101,13 @@ func canLog(d driver.Driver) bool { return !d.Info().Capabilities.DisableLogColl
 
 func canExec(d driver.Driver) bool { return d.Info().Capabilities.Exec }
 
-// has is needs of the rules of an optional ability.
+// has returns the condition (Check.needs) of rules for an optional ability.
 func has(f driver.Feature) func(driver.Driver) bool {
 	return func(d driver.Driver) bool { return driver.Has(d, f) }
 }
 
-// onMachine is false if a task is process 1 of its own PID namespace, to which the
-// kernel applies no default actions of signals.
+// onMachine reports whether tasks run in the machine's PID namespace. The kernel does not
+// apply the default actions of signals to process 1 of a task's own namespace.
 func onMachine(d driver.Driver) bool {
 	return d.Info().Capabilities.FSIsolation == driver.FSIsolationNone
 }
@@ -124,18 +126,7 @@ func (b *bench) connect() { b.d, b.die = b.subject.Connect(b.t) }
 
 // configure passes the agent config to the driver, as the host does.
 func (b *bench) configure() {
-	info := b.d.Info()
-	full, err := info.ConfigSchema.Apply(b.subject.Config)
-	if err != nil {
-		b.t.Fatalf("the agent config to check with does not fit the driver's schema: %v", err)
-	}
-	body, err := json.Marshal(full)
-	if err != nil {
-		b.t.Fatalf("encode the agent config: %v", err)
-	}
-	if err := b.d.SetConfig(b.ctx, body); err != nil {
-		b.t.Fatalf("SetConfig: %v", err)
-	}
+	conformance.Configure(b.t, b.d.Info().ConfigSchema, b.subject.Config, b.d.SetConfig)
 }
 
 // reborn kills the plugin and connects to a new process.

@@ -240,6 +240,13 @@ func TestADefectFailsTheCheckOfItsRuleOnly(t *testing.T) {
 			out <- driver.Fingerprint{Health: driver.HealthHealthy}
 			return out, nil
 		}},
+		"wait-alone": {wait: func(r driver.ExitResult) driver.ExitResult { r.ExitCode = -1; return r }},
+		"recover-gone": {recover: func(ctx context.Context, h *driver.Handle) error {
+			if err := behind.RecoverTask(ctx, h); err != nil {
+				return errdefs.Unavailablef("it may come back: %w", err)
+			}
+			return nil
+		}},
 		"exit-code": {wait: func(r driver.ExitResult) driver.ExitResult { r.ExitCode = 0; return r }},
 		"double-start": {start: func(next start, ctx context.Context, c *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
 			h, o, err := next(ctx, c)
@@ -274,6 +281,7 @@ func TestADefectFailsTheCheckOfItsRuleOnly(t *testing.T) {
 			<-ctx.Done()
 			return nil, nil, errors.Join(ctx.Err(), err)
 		}},
+		"stop-default": {grace: func(time.Duration) time.Duration { return 0 }},
 		"stop-at-once": {grace: func(d time.Duration) time.Duration { return max(d, time.Minute) }},
 		"destroy-tree": {destroy: func(ctx context.Context, ref driver.TaskRef) error {
 			left.Go(func() { <-lost.Done(); _ = behind.DestroyTask(context.Background(), ref, true) })

@@ -16,13 +16,13 @@ package drivertest
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivercheck"
+	"github.com/drover-project/drover/sdk/plugin"
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
@@ -55,71 +55,26 @@ type Options struct {
 // Run runs all checks in every way that opts selects.
 func Run(t *testing.T, opts Options) {
 	t.Helper()
-	if opts.New == nil && opts.Binary == "" {
-		t.Fatal("drivertest: set New, Binary or both")
-	}
 	t.Setenv(drivercheck.SecretVariable, "of-the-agent")
-	if opts.New != nil {
-		t.Run("in process", func(t *testing.T) { all(t, opts, inProcess, true, false) })
-		t.Run("over gRPC", func(t *testing.T) { all(t, opts, overGRPC, false, false) })
-	}
-	if opts.Binary != "" {
-		t.Run("as a plugin process", func(t *testing.T) { all(t, opts, asProcess, false, true) })
-	}
-}
-
-// connect returns a fresh driver and a function that kills its process.
-type connect func(t *testing.T, opts Options) (driver.Driver, func())
-
-// all runs each check as a subtest with the check's name.
-func all(t *testing.T, opts Options, connect connect, here, process bool) {
-	if opts.Parallel {
-		t.Parallel()
-	}
-	for _, c := range drivercheck.Checks() {
-		t.Run(c.Name, func(t *testing.T) {
-			if opts.Parallel {
-				t.Parallel()
-			}
-			plugintest.Report(t, c.Run(t.Context(), drivercheck.Subject{
-				Connect: func(*conformance.T) (driver.Driver, func()) { return connect(t, opts) },
-				Config:  opts.Config, Script: opts.Script, Task: opts.Task, Timeout: opts.Timeout, NoRotation: opts.NoRotation, InProcess: here, Process: process,
-			}))
-		})
-	}
-}
-
-func inProcess(t *testing.T, opts Options) (driver.Driver, func()) {
-	return opts.New(t), func() {}
-}
-
-func overGRPC(t *testing.T, opts Options) (driver.Driver, func()) {
-	t.Helper()
-	conn, die := plugintest.Serve(t, driver.Service(opts.New(t)))
-	drivers, err := driver.Connect(t.Context(), conn)
-	if err != nil || len(drivers) != 1 {
-		t.Fatalf("connect: %d drivers, %v", len(drivers), err)
-	}
-	return drivers[0], die
-}
-
-// asProcess launches the plugin as a host does. The returned function kills it with
-// SIGKILL.
-func asProcess(t *testing.T, opts Options) (driver.Driver, func()) {
-	t.Helper()
-	cmd := exec.Command(opts.Binary)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), drivercheck.SecretVariable + "=of-the-agent"}
-	cmd.Env = append(cmd.Env, opts.Env...)
-	conn, die := plugintest.Launch(t, cmd)
-	drivers, err := driver.Connect(t.Context(), conn)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
-	for _, d := range drivers {
-		if d.Info().Name == opts.Name || opts.Name == "" {
-			return d, die
+	env := append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), drivercheck.SecretVariable + "=of-the-agent"}, opts.Env...)
+	plugintest.Subject[driver.Driver]{
+		New: opts.New, Binary: opts.Binary, Env: env, Name: opts.Name,
+		Service: func(p driver.Driver) plugin.Service { return driver.Service(p) }, Connect: driver.Connect, NameOf: func(p driver.Driver) string { return p.Info().Name },
+	}.Ways(t, func(t *testing.T, way plugintest.Way[driver.Driver]) {
+		if opts.Parallel {
+			t.Parallel()
 		}
-	}
-	t.Fatalf("plugin %s has no driver %q", opts.Binary, opts.Name)
-	return nil, nil
+		for _, c := range drivercheck.Checks() {
+			t.Run(c.Name, func(t *testing.T) {
+				if opts.Parallel {
+					t.Parallel()
+				}
+				plugintest.Report(t, c.Run(t.Context(), drivercheck.Subject{
+					Connect: func(*conformance.T) (driver.Driver, func()) { return way.Connect(t) },
+					Config:  opts.Config, Script: opts.Script, Task: opts.Task, Timeout: opts.Timeout, NoRotation: opts.NoRotation,
+					InProcess: way.InProcess, Process: way.Process, Executable: opts.Binary,
+				}))
+			})
+		}
+	})
 }

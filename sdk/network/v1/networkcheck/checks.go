@@ -91,7 +91,7 @@ func create(b *bench, r network.Request) *network.Attachment {
 	return a
 }
 
-// destroy destroys, also after the check has failed.
+// destroy destroys the network, even after the check has failed.
 func destroy(b *bench, r network.Request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), time.Minute)
 	defer cancel()

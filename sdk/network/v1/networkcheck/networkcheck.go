@@ -9,7 +9,6 @@ package networkcheck
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
@@ -69,20 +68,11 @@ type bench struct {
 // open connects to a fresh plugin and configures it, as the host does.
 func (b *bench) open() {
 	b.n, b.die = b.subject.Connect(b.t)
-	accepts := b.n.Info().ConfigSchema
-	applied, err := accepts.Apply(b.subject.Config)
-	if err != nil {
-		b.t.Fatalf("the config to check with does not fit the plugin's schema: %v", err)
-	}
-	if b.config, err = json.Marshal(applied); err != nil {
-		b.t.Fatalf("encode the config: %v", err)
-	}
-	if err := b.n.SetConfig(b.ctx, b.config); err != nil {
-		b.t.Fatalf("SetConfig: %v", err)
-	}
+	b.config = conformance.Configure(b.t, b.n.Info().ConfigSchema, b.subject.Config, b.n.SetConfig)
 }
 
-// print returns the plugin's first fingerprint, which has networks.
+// print returns the plugin's first fingerprint. It fails or skips the check if that has no
+// networks.
 func (b *bench) print() network.Fingerprint {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()

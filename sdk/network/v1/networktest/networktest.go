@@ -12,13 +12,13 @@
 package networktest
 
 import (
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
 	network "github.com/drover-project/drover/sdk/network/v1"
 	"github.com/drover-project/drover/sdk/network/v1/networkcheck"
+	"github.com/drover-project/drover/sdk/plugin"
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 )
 
@@ -49,61 +49,17 @@ type Options struct {
 // Run runs all checks in every way that opts selects.
 func Run(t *testing.T, opts Options) {
 	t.Helper()
-	if opts.New == nil && opts.Binary == "" {
-		t.Fatal("networktest: set New, Binary or both")
-	}
-	if opts.New != nil {
-		t.Run("in process", func(t *testing.T) { all(t, opts, inProcess) })
-		t.Run("over gRPC", func(t *testing.T) { all(t, opts, overGRPC) })
-	}
-	if opts.Binary != "" {
-		t.Run("as a plugin process", func(t *testing.T) { all(t, opts, asProcess) })
-	}
-}
-
-// connect returns a fresh plugin and a function that kills its process.
-type connect func(t *testing.T, opts Options) (network.Network, func())
-
-// all runs each check as a subtest with the check's name.
-func all(t *testing.T, opts Options, connect connect) {
-	for _, c := range networkcheck.Checks() {
-		t.Run(c.Name, func(t *testing.T) {
-			plugintest.Report(t, c.Run(t.Context(), networkcheck.Subject{
-				Connect: func(*conformance.T) (network.Network, func()) { return connect(t, opts) },
-				Config:  opts.Config, Network: opts.Network, Timeout: opts.Timeout, MayBeAbsent: opts.MayBeAbsent,
-			}))
-		})
-	}
-}
-
-func inProcess(t *testing.T, opts Options) (network.Network, func()) {
-	return opts.New(t), func() {}
-}
-
-func overGRPC(t *testing.T, opts Options) (network.Network, func()) {
-	t.Helper()
-	conn, die := plugintest.Serve(t, network.Service(opts.New(t)))
-	all, err := network.Connect(t.Context(), conn)
-	if err != nil || len(all) != 1 {
-		t.Fatalf("connect: %d network plugins, %v", len(all), err)
-	}
-	return all[0], die
-}
-
-func asProcess(t *testing.T, opts Options) (network.Network, func()) {
-	t.Helper()
-	cmd := exec.Command(opts.Binary)
-	cmd.Env, cmd.Dir = opts.Env, opts.Dir
-	conn, die := plugintest.Launch(t, cmd)
-	all, err := network.Connect(t.Context(), conn)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
-	for _, n := range all {
-		if opts.Name == "" || n.Info().Name == opts.Name {
-			return n, die
+	plugintest.Subject[network.Network]{
+		New: opts.New, Binary: opts.Binary, Env: opts.Env, Dir: opts.Dir, Name: opts.Name,
+		Service: func(p network.Network) plugin.Service { return network.Service(p) }, Connect: network.Connect, NameOf: func(p network.Network) string { return p.Info().Name },
+	}.Ways(t, func(t *testing.T, way plugintest.Way[network.Network]) {
+		for _, c := range networkcheck.Checks() {
+			t.Run(c.Name, func(t *testing.T) {
+				plugintest.Report(t, c.Run(t.Context(), networkcheck.Subject{
+					Connect: func(*conformance.T) (network.Network, func()) { return way.Connect(t) },
+					Config:  opts.Config, Network: opts.Network, Timeout: opts.Timeout, MayBeAbsent: opts.MayBeAbsent,
+				}))
+			})
 		}
-	}
-	t.Fatalf("plugin %s has no network plugin %q", opts.Binary, opts.Name)
-	return nil, nil
+	})
 }

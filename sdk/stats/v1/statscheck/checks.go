@@ -271,7 +271,7 @@ func checkNothingBehind(b *bench) {
 	for _, s := range open {
 		conformance.Ended(b.t, s, "a stream")
 	}
-	// Other goroutines come and go meanwhile, so only half as many as there were
+	// Other goroutines come and go meanwhile, so only a growth by half the number of
 	// streams counts as a leak.
 	for runtime.NumGoroutine() >= before+streams/2 {
 		select {

@@ -9,7 +9,6 @@ package statscheck
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
@@ -36,8 +35,8 @@ type Subject struct {
 type Check struct {
 	Name string // short identifier; never changes between versions
 	Rule string // the rule in words
-	// needs reports whether the rule applies to a plugin, from its features; nil means
-	// to all.
+	// needs reports whether the rule applies to a plugin, from its features; nil means that
+	// it applies to all.
 	needs func(stats.Collector) bool
 	run   func(*bench)
 }
@@ -76,17 +75,7 @@ type bench struct {
 // open connects to a fresh collector and configures it, as the host does.
 func (b *bench) open() {
 	b.c, b.die = b.subject.Connect(b.t)
-	accepts := b.c.Info().ConfigSchema
-	applied, err := accepts.Apply(b.subject.Config)
-	if err != nil {
-		b.t.Fatalf("the config to check with does not fit the collector's schema: %v", err)
-	}
-	if b.config, err = json.Marshal(applied); err != nil {
-		b.t.Fatalf("encode the config: %v", err)
-	}
-	if err := b.c.SetConfig(b.ctx, b.config); err != nil {
-		b.t.Fatalf("SetConfig: %v", err)
-	}
+	b.config = conformance.Configure(b.t, b.c.Info().ConfigSchema, b.subject.Config, b.c.SetConfig)
 }
 
 // collect opens a stream.

@@ -124,7 +124,8 @@ func checkValues(b *bench) {
 	b.sound("uptime", s.Uptime.Seconds())
 }
 
-// checkObserved checks that the histograms and only they have counts, one for each bucket.
+// checkObserved checks that histograms, and no other series, have counts, one for each
+// bucket.
 func checkObserved(b *bench, info stats.Info, v stats.Value) {
 	i := slices.IndexFunc(info.Series, func(x stats.Series) bool { return x.Name == v.Series })
 	if i < 0 {
@@ -220,8 +221,8 @@ func counted(info stats.Info, s stats.Sample) map[string]float64 {
 	return out
 }
 
-// tick is how far the sum of a core's times may seem to go back: the kernel reports
-// them separately and not all at the same moment.
+// tick is by how many seconds the sum of a core's times may seem to go back: the kernel
+// reports them separately and not all at the same moment.
 const tick = 0.05
 
 func checkCounters(b *bench) {

@@ -12,11 +12,11 @@
 package statstest
 
 import (
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
+	"github.com/drover-project/drover/sdk/plugin"
 	"github.com/drover-project/drover/sdk/plugin/plugintest"
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 	"github.com/drover-project/drover/sdk/stats/v1/statscheck"
@@ -45,61 +45,17 @@ type Options struct {
 // Run runs all checks in every way that opts selects.
 func Run(t *testing.T, opts Options) {
 	t.Helper()
-	if opts.New == nil && opts.Binary == "" {
-		t.Fatal("statstest: set New, Binary or both")
-	}
-	if opts.New != nil {
-		t.Run("in process", func(t *testing.T) { all(t, opts, inProcess, true) })
-		t.Run("over gRPC", func(t *testing.T) { all(t, opts, overGRPC, false) })
-	}
-	if opts.Binary != "" {
-		t.Run("as a plugin process", func(t *testing.T) { all(t, opts, asProcess, false) })
-	}
-}
-
-// connect returns a fresh collector and a function that kills its process.
-type connect func(t *testing.T, opts Options) (stats.Collector, func())
-
-// all runs each check as a subtest with the check's name.
-func all(t *testing.T, opts Options, connect connect, here bool) {
-	for _, c := range statscheck.Checks() {
-		t.Run(c.Name, func(t *testing.T) {
-			plugintest.Report(t, c.Run(t.Context(), statscheck.Subject{
-				Connect: func(*conformance.T) (stats.Collector, func()) { return connect(t, opts) },
-				Config:  opts.Config, Timeout: opts.Timeout, Interval: opts.Interval, InProcess: here,
-			}))
-		})
-	}
-}
-
-func inProcess(t *testing.T, opts Options) (stats.Collector, func()) {
-	return opts.New(t), func() {}
-}
-
-func overGRPC(t *testing.T, opts Options) (stats.Collector, func()) {
-	t.Helper()
-	conn, die := plugintest.Serve(t, stats.Service(opts.New(t)))
-	collectors, err := stats.Connect(t.Context(), conn)
-	if err != nil || len(collectors) != 1 {
-		t.Fatalf("connect: %d collectors, %v", len(collectors), err)
-	}
-	return collectors[0], die
-}
-
-func asProcess(t *testing.T, opts Options) (stats.Collector, func()) {
-	t.Helper()
-	cmd := exec.Command(opts.Binary, opts.Args...)
-	cmd.Env = opts.Env
-	conn, die := plugintest.Launch(t, cmd)
-	collectors, err := stats.Connect(t.Context(), conn)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
-	for _, c := range collectors {
-		if opts.Name == "" || c.Info().Name == opts.Name {
-			return c, die
+	plugintest.Subject[stats.Collector]{
+		New: opts.New, Binary: opts.Binary, Args: opts.Args, Env: opts.Env, Name: opts.Name,
+		Service: func(p stats.Collector) plugin.Service { return stats.Service(p) }, Connect: stats.Connect, NameOf: func(p stats.Collector) string { return p.Info().Name },
+	}.Ways(t, func(t *testing.T, way plugintest.Way[stats.Collector]) {
+		for _, c := range statscheck.Checks() {
+			t.Run(c.Name, func(t *testing.T) {
+				plugintest.Report(t, c.Run(t.Context(), statscheck.Subject{
+					Connect: func(*conformance.T) (stats.Collector, func()) { return way.Connect(t) },
+					Config:  opts.Config, Timeout: opts.Timeout, Interval: opts.Interval, InProcess: way.InProcess,
+				}))
+			})
 		}
-	}
-	t.Fatalf("plugin %s has no collector %q", opts.Binary, opts.Name)
-	return nil, nil
+	})
 }

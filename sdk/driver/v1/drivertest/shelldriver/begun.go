@@ -20,11 +20,11 @@ import (
 )
 
 // begun is the record of one start in the task's directory. It is written before the
-// process is forked, so that a start in whose middle the driver is killed can be ended
-// by the next process of the driver. It is the path of a file with a name that is never
-// used again. Either the wrapper renames the file to PATH.begun, after it has written
-// its pid to PATH.pid, and then runs the script; or DestroyTask removes the file, and
-// then the wrapper ends without running the script.
+// process is forked, so that a start in whose middle the driver is killed can be ended by
+// the next process of the driver. Its value is the path of a file whose name is never used
+// again. Either the wrapper renames the file to PATH.begun, after it has written its pid to
+// PATH.pid, and then runs the script; or DestroyTask removes the file, and then the wrapper
+// ends without running the script.
 type begun string
 
 const (
@@ -74,8 +74,8 @@ func destroyInterrupted(ref driver.TaskRef, force bool) error {
 	return nil
 }
 
-// pid returns the process that runs the script, or 0 if none does. From then on none
-// will.
+// pid returns the process that runs the script. If it returns 0, the script does not run
+// and never will.
 func (b begun) pid() int {
 	if os.Remove(string(b)) == nil {
 		return 0

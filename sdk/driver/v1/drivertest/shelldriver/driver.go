@@ -129,7 +129,7 @@ func (d *Driver) StartTask(_ context.Context, config *driver.TaskConfig) (*drive
 	for k, v := range config.SecretEnv {
 		t.secrets = append(t.secrets, k+"="+v)
 	}
-	cmd.Env, cmd.Dir = slices.Concat(t.Env, t.secrets), t.Dir // of two values the last one counts
+	cmd.Env, cmd.Dir = slices.Concat(t.Env, t.secrets), t.Dir // if a name occurs twice, the last value counts
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	closeLogs, err := openLogs(cmd, config.Logs)
 	if err != nil {

@@ -79,7 +79,7 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 	cmd := exec.CommandContext(ctx, opts.Command[0], opts.Command[1:]...)
 	cmd.Env, cmd.Dir = slices.Concat(t.Env, t.secrets), cmp.Or(opts.Directory, t.Dir)
 	for name, value := range opts.Env {
-		cmd.Env = append(slices.Clip(cmd.Env), name+"="+value) // of two values the last one counts
+		cmd.Env = append(slices.Clip(cmd.Env), name+"="+value) // if a name occurs twice, the last value counts
 	}
 	// A session of its own, so that its children can be killed with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

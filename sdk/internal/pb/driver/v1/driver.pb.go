@@ -1265,7 +1265,8 @@ type Capabilities struct {
 	DynamicUsers bool `protobuf:"varint,7,opt,name=dynamic_users,json=dynamicUsers,proto3" json:"dynamic_users,omitempty"`
 	// The features of a task on which the driver does not act, in the words of a job
 	// file: "user", "kill_signal", "resources.cores", "resources.memory_max",
-	// "resources.device", "network.dns". A host skips values that it does not know.
+	// "resources.device", "network.dns", "volume_mount.selinux_label". A host skips
+	// values that it does not know.
 	Ignores []string `protobuf:"bytes,8,rep,name=ignores,proto3" json:"ignores,omitempty"`
 	// The process has nothing to watch while it has no tasks, so the host may end it
 	// then.

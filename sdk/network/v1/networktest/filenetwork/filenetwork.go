@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package filenetwork is an example of a network plugin that makes nothing on the machine:
-// the network of an alloc is a file of a directory, so that what is written down before
-// anything is made can be seen apart from it. Tests of hosts use it too.
+// the network of an alloc is a file of a directory, so that a test can tell the record of a
+// network from the network itself. Tests of hosts use it too.
 package filenetwork
 
 import (

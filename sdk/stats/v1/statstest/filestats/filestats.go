@@ -41,7 +41,7 @@ type Collector struct {
 
 var _ stats.TaskCollector = (*Collector)(nil)
 
-// bounds are those of the histogram of the numbers.
+// bounds are the bounds of the histogram of the numbers.
 var bounds = []float64{1, 10, 100, 1000}
 
 // New returns a collector with the given name.

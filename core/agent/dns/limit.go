@@ -1,0 +1,77 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package dns
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// maxClients is how many clients are remembered for their limits. The one that was silent for
+// the longest makes room.
+const maxClients = 8192
+
+// clients limits the questions of each client. What a network of IPv6 sends counts as that of
+// one, since it has addresses without end.
+type clients struct {
+	each int // questions per second; 0 is no limit
+	now  func() time.Time
+
+	mu    sync.Mutex
+	known map[netip.Prefix]*client
+}
+
+type client struct {
+	limit *rate.Limiter
+	used  time.Time
+	over  int // questions above the limit, one after another
+}
+
+// allow reports whether a client may ask. The second result is for one that may not: every
+// other time it is told to come back over TCP, for which it must have the address that it says.
+func (c *clients) allow(a netip.Addr) (ok, tell bool) {
+	if c.each <= 0 {
+		return true, false
+	}
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	network, err := a.WithZone("").Prefix(bits)
+	if err != nil {
+		return false, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	one := c.known[network]
+	if one == nil {
+		if len(c.known) >= maxClients {
+			c.makeRoom()
+		}
+		one = &client{limit: rate.NewLimiter(rate.Limit(c.each), 2*c.each)}
+		c.known[network] = one
+	}
+	one.used = now
+	if one.limit.AllowN(now, 1) {
+		one.over = 0
+		return true, false
+	}
+	one.over++
+	return false, one.over%2 == 0
+}
+
+func (c *clients) makeRoom() {
+	var oldest netip.Prefix
+	var at time.Time
+	for network, one := range c.known {
+		if at.IsZero() || one.used.Before(at) {
+			oldest, at = network, one.used
+		}
+	}
+	delete(c.known, oldest)
+}

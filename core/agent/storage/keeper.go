@@ -1,0 +1,261 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package storage is the node's side of storage plugins: it watches the tasks that are CSI
+// drivers and runs an instance of the adapter for each driver while such a task runs, tells
+// what the node's storage plugins can do, brings volumes to allocs and takes them back,
+// removes what belongs to no alloc, and carries out what servers ask of a plugin. Which
+// alloc may use a volume is known by servers, and processes are the plugin host's.
+package storage
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost"
+	"github.com/drover-project/drover/core/pluginhost/volume"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Adapter is the plugin that speaks CSI to the drivers that run as tasks.
+const Adapter = "csi"
+
+// Plugins runs storage plugins; *pluginhost.Host does.
+type Plugins interface {
+	Volumes() ([]pluginhost.VolumeFingerprint, <-chan struct{})
+	WithVolume(ctx context.Context, name string, do func(context.Context, volume.Backend) error) error
+	RunVolume(ctx context.Context, i pluginhost.VolumeInstance) error
+	EndVolume(ctx context.Context, plugin, name string) error
+}
+
+// Store is the node's durable state.
+type Store interface {
+	Get(ctx context.Context, key string) ([]byte, error)
+	Put(ctx context.Context, key string, value []byte) error
+}
+
+// Config is what a Keeper needs.
+type Config struct {
+	Dir     string // absolute; for sockets of drivers and for volumes
+	Plugins Plugins
+	Store   Store
+	// Claim asks the servers for a volume.
+	Claim func(ctx context.Context, q rpc.VolumeQuery) (rpc.VolumeGrant, error)
+	// Lives reports whether an alloc has not ended on the node, or may not have.
+	Lives func(allocID string) bool
+	// Uses reports whether an alloc has volumes, or may have.
+	Uses   func(allocID string) bool
+	Now    func() time.Time
+	Logger hclog.Logger
+	Limits Limits
+}
+
+// Limits are times. Zero values are the defaults.
+type Limits struct {
+	Start time.Duration // 30 s, for a try to start an instance of the adapter
+	Again time.Duration // 2 s, before that is tried again
+	Sweep time.Duration // 1 min, between two looks for what belongs to no alloc
+	Retry time.Duration // 200 ms, before a call is repeated whose plugin is away; doubles up to 5 s
+	Gone  time.Duration // 5 min, until the node unmounts what a plugin has left that is gone
+}
+
+func (l *Limits) setDefaults() {
+	for _, d := range []struct {
+		of *time.Duration
+		to time.Duration
+	}{{&l.Start, 30 * time.Second}, {&l.Again, 2 * time.Second}, {&l.Sweep, time.Minute}, {&l.Retry, 200 * time.Millisecond}, {&l.Gone, 5 * time.Minute}} {
+		if *d.of == 0 {
+			*d.of = d.to
+		}
+	}
+}
+
+// retryMax is the longest pause before a call is repeated.
+const retryMax = 5 * time.Second
+
+// Keeper keeps the storage of one node.
+type Keeper struct {
+	cfg     Config
+	sockets string
+	lanes   lanes
+
+	ctx  context.Context
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu    sync.Mutex
+	slots map[part]*slot
+	// reports are by the name of the instance. Neither the map nor an entry is changed. The
+	// lock is not held while allocs are asked, since they call the keeper.
+	reports map[string]*model.CSIInfo
+	own     map[string]*model.CSIInfo    // of plugins that are no instances
+	users   map[string]map[string]*Mount // by volume and target path
+	grants  map[string]*rpc.VolumeGrant  // by alloc and request
+	staged  map[string]bool              // volumes that this process has staged and not unstaged
+	gone    map[string]time.Time         // since when plugins are known to be gone, by the names of their node's parts
+	changed chan struct{}
+	look    chan struct{} // capacity 1: there may be something of no alloc
+}
+
+// storeKey is the key of what was last reported of drivers.
+const storeKey = "storage/reported"
+
+// Open returns the keeper. It knows what an agent before has reported of drivers.
+func Open(ctx context.Context, cfg Config) (*Keeper, error) {
+	cfg.Limits.setDefaults()
+	k := &Keeper{
+		cfg: cfg, sockets: socketsOf(cfg.Dir), lanes: lanes{busy: map[string]chan struct{}{}}, slots: map[part]*slot{}, reports: map[string]*model.CSIInfo{}, own: map[string]*model.CSIInfo{},
+		users: map[string]map[string]*Mount{}, grants: map[string]*rpc.VolumeGrant{}, gone: map[string]time.Time{}, staged: map[string]bool{}, changed: make(chan struct{}), look: make(chan struct{}, 1),
+	}
+	k.ctx, k.stop = context.WithCancel(context.WithoutCancel(ctx))
+	body, err := cfg.Store.Get(ctx, storeKey)
+	switch {
+	case errdefs.IsNotFound(err):
+	case err != nil:
+		return nil, fmt.Errorf("read what was reported of storage drivers: %w", err)
+	default:
+		if err := json.Unmarshal(body, &k.reports); err != nil {
+			return nil, errdefs.Internalf("what was reported of storage drivers is damaged: %w", err)
+		}
+	}
+	for name, r := range k.reports {
+		if r == nil {
+			delete(k.reports, name)
+			continue
+		}
+		r.Healthy, r.HealthDescription = false, "the agent has started and has not asked the driver yet"
+	}
+	return k, nil
+}
+
+// Run takes back what belongs to no alloc, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	k.work.Go(func() { k.follow(ctx) })
+	every := time.NewTicker(k.cfg.Limits.Sweep)
+	defer every.Stop()
+	for {
+		k.sweep(ctx)
+		select {
+		case <-every.C:
+		case <-k.look:
+			k.bury()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follow tells of changes of the storage plugins, and once of those before it began.
+func (k *Keeper) follow(ctx context.Context) {
+	for {
+		_, changed := k.cfg.Plugins.Volumes()
+		k.mu.Lock()
+		k.tell()
+		k.mu.Unlock()
+		select {
+		case <-changed:
+		case <-k.ctx.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close ends what the keeper does. Volumes stay where they are.
+func (k *Keeper) Close() {
+	k.stop()
+	k.work.Wait()
+}
+
+// Look says that an alloc has ended, so that something may belong to none. It does not block.
+func (k *Keeper) Look() { k.ring() }
+
+// ring has Run look for what belongs to no alloc.
+func (k *Keeper) ring() {
+	select {
+	case k.look <- struct{}{}:
+	default:
+	}
+}
+
+// tell wakes those who wait for a change. The lock is held.
+func (k *Keeper) tell() {
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// maxSocket is how long the path of a socket may be.
+const maxSocket = 100
+
+// socketsOf is where the sockets of drivers are. It is elsewhere if the paths of sockets
+// would be too long.
+func socketsOf(dir string) string {
+	out := filepath.Join(dir, "plugins")
+	if len(out)+len("/0123456789abcdef/"+socketName) <= maxSocket {
+		return out
+	}
+	return filepath.Join(os.TempDir(), "drover-csi-"+digest(dir)[:12])
+}
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+var (
+	plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$`)
+	odd       = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+)
+
+// fileName returns a name for a file or an instance, by which people recognize s and that no
+// other s has.
+func fileName(s string) string {
+	head := strings.TrimLeft(odd.ReplaceAllString(s, "_"), "._-")
+	return cmp.Or(head[:min(len(head), 32)], "x") + "-" + digest(s)[:12]
+}
+
+// lanes let one work on a volume follow the other.
+type lanes struct {
+	mu   sync.Mutex
+	busy map[string]chan struct{}
+}
+
+// enter waits until nobody works on a volume. The caller calls leave when it is done.
+func (l *lanes) enter(ctx context.Context, key string) (leave func(), err error) {
+	for {
+		l.mu.Lock()
+		before, taken := l.busy[key]
+		if !taken {
+			mine := make(chan struct{})
+			l.busy[key] = mine
+			l.mu.Unlock()
+			return func() {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				delete(l.busy, key)
+				close(mine)
+			}, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, errdefs.Unavailablef("other work on the volume has not ended: %w", ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,264 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package claims
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/state"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Step is a call to the controller of a driver that brings a volume nearer to what its allocs
+// need.
+type Step struct {
+	Attachment *model.CSIAttachment // as it is, or as it is to be
+	Detach     bool                 // otherwise attach
+	// Release means that the node is in reach and must first end what it has of the volume.
+	Release bool
+}
+
+// Next returns what is to be done first for a volume, nil if there is nothing now, and when
+// to ask again. It is pure.
+//
+// An attachment stays while an alloc of the node may use it, and is detached otherwise. What
+// it depends on is state alone, so a call that was lost with a server is made again.
+func Next(v *state.View, vol *model.CSIVolume, now time.Time) (step *Step, wake time.Time) {
+	holders := v.CSIVolumeHolders(vol.Namespace, vol.ID)
+	if len(holders) == 0 && len(vol.Attachments) == 0 {
+		return nil, time.Time{}
+	}
+	wanted := wantedBy(v, vol, holders)
+	for _, node := range slices.Sorted(maps.Keys(vol.Attachments)) {
+		at := vol.Attachments[node]
+		if at == nil || matches(wanted[node], at) {
+			continue
+		}
+		if at.State == model.CSIDetaching && at.NextTry > now.UnixNano() {
+			wake = earlier(wake, at.NextTry)
+			continue
+		}
+		n := v.NodeByID(node)
+		return &Step{Attachment: at, Detach: true, Release: n != nil && n.Status == model.NodeStatusReady}, wake
+	}
+	attaching, again := toAttach(v, vol, wanted, now)
+	if again != 0 {
+		wake = earlier(wake, again)
+	}
+	if attaching != nil {
+		return &Step{Attachment: attaching}, wake
+	}
+	return nil, wake
+}
+
+func earlier(at time.Time, ns int64) time.Time {
+	if t := time.Unix(0, ns); at.IsZero() || t.Before(at) {
+		return t
+	}
+	return at
+}
+
+// wantedBy returns how the volume is to be attached, by node: as the allocs need it that
+// nothing excludes.
+func wantedBy(v *state.View, vol *model.CSIVolume, holders []*model.Allocation) map[string]model.CSIUse {
+	wanted := map[string]model.CSIUse{}
+	for _, a := range holders {
+		r := requestOf(v, a, vol)
+		if r == nil || excluded(v, vol, a, r, holders) != nil {
+			continue
+		}
+		use := model.CSIUseOf(a.NodeID, r)
+		if had, ok := wanted[a.NodeID]; ok {
+			use.Writes = use.Writes || had.Writes
+		}
+		wanted[a.NodeID] = use
+	}
+	return wanted
+}
+
+// matches reports whether an attachment is what a node needs.
+func matches(use model.CSIUse, at *model.CSIAttachment) bool {
+	return use.NodeID == at.NodeID && use.AccessMode == at.AccessMode && use.AttachmentMode == at.AttachmentMode && (!use.Writes || !at.ReadOnly)
+}
+
+// toAttach returns an attachment that is to be made, or when one may be tried again.
+func toAttach(v *state.View, vol *model.CSIVolume, wanted map[string]model.CSIUse, now time.Time) (_ *model.CSIAttachment, again int64) {
+	p := v.CSIPluginByID(vol.PluginID)
+	if p == nil || vol.State != "" {
+		return nil, 0
+	}
+	if attaches, known := p.Attaches(); !attaches || !known {
+		return nil, 0
+	}
+	for _, node := range slices.Sorted(maps.Keys(wanted)) {
+		use, at := wanted[node], vol.Attachments[node]
+		on := p.Nodes[node]
+		switch {
+		case at != nil && at.State == model.CSIAttached, on == nil || !on.Healthy || on.NodeInfo == nil:
+			continue
+		case strings.HasPrefix(use.AccessMode, "single-node-") && elsewhere(vol, node) != nil:
+			continue
+		case at != nil && at.State == model.CSIAttaching && at.NextTry > now.UnixNano():
+			if again == 0 || at.NextTry < again {
+				again = at.NextTry
+			}
+			continue
+		}
+		next := &model.CSIAttachment{
+			NodeID: node, ExternalNodeID: on.NodeInfo.ID, AccessMode: use.AccessMode, AttachmentMode: use.AttachmentMode,
+			ReadOnly: !use.Writes && readOnlyAttach(p), State: model.CSIAttaching, Since: now.UnixNano(),
+		}
+		if at != nil && at.State == model.CSIAttaching {
+			next.Since, next.Failures, next.LastError = at.Since, at.Failures, at.LastError
+		}
+		return next, again
+	}
+	return nil, again
+}
+
+func readOnlyAttach(p *model.CSIPlugin) bool {
+	for _, c := range p.Controllers {
+		if c.ControllerInfo != nil {
+			return c.ControllerInfo.SupportsReadOnlyAttach
+		}
+	}
+	return false
+}
+
+// elsewhere returns an attachment of the volume to another node.
+func elsewhere(vol *model.CSIVolume, node string) *model.CSIAttachment {
+	for _, other := range slices.Sorted(maps.Keys(vol.Attachments)) {
+		if at := vol.Attachments[other]; other != node && at != nil {
+			return at
+		}
+	}
+	return nil
+}
+
+func requestOf(v *state.View, a *model.Allocation, vol *model.CSIVolume) *model.VolumeRequest {
+	if tg := groupOf(v, a); tg != nil {
+		return tg.CSIRequest(vol.ID, a.Index())
+	}
+	return nil
+}
+
+func groupOf(v *state.View, a *model.Allocation) *model.TaskGroup {
+	job := v.JobOf(a)
+	if job == nil {
+		return nil
+	}
+	return job.LookupTaskGroup(a.TaskGroup)
+}
+
+// excluded returns an alloc that has the volume in a way that excludes a, nil if none does.
+// Of two allocs that exclude each other the older one has it: the scheduler places the other
+// one only in its place.
+func excluded(v *state.View, vol *model.CSIVolume, a *model.Allocation, r *model.VolumeRequest, holders []*model.Allocation) *model.Allocation {
+	use := model.CSIUseOf(a.NodeID, r)
+	for _, other := range holders {
+		if other.ID == a.ID || other.CreateIndex > a.CreateIndex || other.CreateIndex == a.CreateIndex && other.ID > a.ID {
+			continue
+		}
+		if or := requestOf(v, other, vol); or != nil && use.Excludes(model.CSIUseOf(other.NodeID, or)) != "" {
+			return other
+		}
+	}
+	return nil
+}
+
+// Grant is a volume that an alloc may use.
+type Grant struct {
+	Volume     *model.CSIVolume
+	Request    *model.VolumeRequest
+	Attachment *model.CSIAttachment // nil if the driver does not attach volumes
+}
+
+// Decide returns the volume that an alloc of a node asks for by the name of a request of its
+// group. Unavailable: it must wait, and the text says for what. Other errors are final. It
+// is pure.
+func Decide(v *state.View, nodeID, allocID, name string) (*Grant, error) {
+	a := v.AllocByID(allocID)
+	switch {
+	case a == nil || a.NodeID != nodeID:
+		return nil, errdefs.PermissionDeniedf("node %q has no alloc %q, so it gets no volume for it", nodeID, allocID)
+	case a.ClientTerminalStatus():
+		return nil, errdefs.PermissionDeniedf("alloc %q has ended, so it gets no volumes", allocID)
+	}
+	tg := groupOf(v, a)
+	if tg == nil || !tg.Volumes[name].IsCSI() {
+		return nil, errdefs.InvalidArgumentf("the group of alloc %q has no volume %q of type csi", allocID, name)
+	}
+	r := tg.Volumes[name]
+	vol := v.CSIVolumeByID(a.Namespace, r.VolumeName(a.Index()))
+	if vol == nil {
+		return nil, errdefs.InvalidArgumentf("volume %q does not exist in namespace %q; create or register it", r.VolumeName(a.Index()), a.Namespace)
+	}
+	if why := vol.Refuses(r); why != "" {
+		return nil, errdefs.InvalidArgumentf("%s", why)
+	}
+	if other := excluded(v, vol, a, r, v.CSIVolumeHolders(vol.Namespace, vol.ID)); other != nil {
+		return nil, errdefs.Unavailablef("volume %q is held by alloc %s (%s) on node %s, which has not ended%s", vol.ID, other.ID, other.Name, other.NodeID, wordsOf(other))
+	}
+	return decideAttached(v, vol, r, nodeID)
+}
+
+func decideAttached(v *state.View, vol *model.CSIVolume, r *model.VolumeRequest, nodeID string) (*Grant, error) {
+	p := v.CSIPluginByID(vol.PluginID)
+	if p == nil || p.Nodes[nodeID] == nil {
+		return nil, errdefs.Unavailablef("volume %q needs the CSI driver %q, which does not run on this node at the moment", vol.ID, vol.PluginID)
+	}
+	if on := p.Nodes[nodeID]; !on.Healthy {
+		return nil, errdefs.Unavailablef("volume %q needs the CSI driver %q, which is not healthy on this node: %s", vol.ID, vol.PluginID, on.HealthDescription)
+	}
+	attaches, known := p.Attaches()
+	switch {
+	case !known:
+		return nil, errdefs.Unavailablef("volume %q must be attached, and no node runs a controller of the CSI driver %q; start its job", vol.ID, vol.PluginID)
+	case !attaches:
+		return &Grant{Volume: vol, Request: r}, nil
+	}
+	use, at := model.CSIUseOf(nodeID, r), vol.Attachments[nodeID]
+	if at != nil && at.State == model.CSIAttached && matches(use, at) {
+		return &Grant{Volume: vol, Request: r, Attachment: at}, nil
+	}
+	if other := elsewhere(vol, nodeID); other != nil && strings.HasPrefix(use.AccessMode, "single-node-") {
+		return nil, errdefs.Unavailablef("volume %q is still attached to node %s%s", vol.ID, other.NodeID, lastOf(other))
+	}
+	return nil, errdefs.Unavailablef("volume %q is not attached to this node yet%s", vol.ID, lastOf(at))
+}
+
+// wordsOf is what a node says of an alloc, such as why it cannot end.
+func wordsOf(a *model.Allocation) string {
+	if a.ClientDescription == "" {
+		return ""
+	}
+	return ": " + a.ClientDescription
+}
+
+// lastOf tells what went wrong last with an attachment.
+func lastOf(at *model.CSIAttachment) string {
+	switch {
+	case at == nil:
+		return ""
+	case at.LastError == "":
+		return fmt.Sprintf(" (%s)", at.State)
+	}
+	return fmt.Sprintf(" (%s): %s; next try at %s", at.State, at.LastError, time.Unix(0, at.NextTry).UTC().Format(time.RFC3339))
+}
+
+// volumeKey is the key by which the volume that an alloc asks for is watched.
+func volumeKey(v *state.View, allocID, name string) state.Key {
+	key := state.Key{Table: state.TableCSIVolumes}
+	if a := v.AllocByID(allocID); a != nil {
+		if tg := groupOf(v, a); tg != nil && tg.Volumes[name].IsCSI() {
+			key.Value = state.JobKey(a.Namespace, tg.Volumes[name].VolumeName(a.Index()))
+		}
+	}
+	return key
+}

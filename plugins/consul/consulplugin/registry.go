@@ -1,0 +1,97 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package consulplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	consul "github.com/hashicorp/consul/api"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+	registry "github.com/drover-project/drover/sdk/registry/v1"
+)
+
+// Registry is the registry consul.
+type Registry struct {
+	mu       sync.Mutex
+	clusters map[string]*cluster
+	changed  chan struct{} // closed and replaced with the clusters
+}
+
+var (
+	_ registry.Querier       = (*Registry)(nil)
+	_ registry.Authenticator = (*Registry)(nil)
+)
+
+// New returns a registry without clusters.
+func New() *Registry { return &Registry{changed: make(chan struct{})} }
+
+// Info implements registry.Registry.
+func (r *Registry) Info() registry.Info { return registry.Info{Name: name, ConfigSchema: configSchema} }
+
+// SetConfig implements registry.Registry.
+func (r *Registry) SetConfig(_ context.Context, config []byte) error {
+	all, err := parse(config)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clusters = all
+	close(r.changed)
+	r.changed = make(chan struct{})
+	return nil
+}
+
+// all returns the clusters in the order of their names, and a channel that is closed when
+// there are others.
+func (r *Registry) all() ([]*cluster, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []*cluster
+	for _, name := range slices.Sorted(maps.Keys(r.clusters)) {
+		out = append(out, r.clusters[name])
+	}
+	return out, r.changed
+}
+
+func (r *Registry) cluster(name string) (*cluster, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.clusters[name]; c != nil {
+		return c, nil
+	}
+	return nil, errdefs.NotFoundf("there is no Consul cluster %q on this node; it has %s", name, strings.Join(slices.Sorted(maps.Keys(r.clusters)), ", "))
+}
+
+// classified gives an error of the client its class.
+func classified(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%s: %w", what, err)
+	var status consul.StatusError
+	switch {
+	case errors.As(err, &status) && (status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized):
+		return errdefs.New(errdefs.PermissionDenied, err)
+	case errors.As(err, &status) && status.Code >= 400 && status.Code < 500:
+		return errdefs.New(errdefs.InvalidArgument, err)
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
+		return errdefs.New(errdefs.Canceled, err)
+	}
+	return errdefs.New(errdefs.Unavailable, err)
+}
+
+// refused reports whether Consul has refused one request, and would take others.
+func refused(err error) bool {
+	var status consul.StatusError
+	return errors.As(err, &status) && status.Code >= 400 && status.Code < 500
+}
