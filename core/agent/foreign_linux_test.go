@@ -95,7 +95,8 @@ func buildPlugin(t *testing.T, file, dir string) {
 
 func (b *foreignBed) open() {
 	b.t.Helper()
-	a, err := agent.New(b.t.Context(), agent.Config{DataDir: b.dir, Servers: b.servers, PluginDir: b.plugins, Logger: hclog.NewNullLogger()})
+	a, err := agent.New(b.t.Context(), agent.Config{DataDir: b.dir, Servers: b.servers, PluginDir: b.plugins,
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: b.t.Output()})})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -333,14 +334,32 @@ func TestATaskOfAnExecutorHasItsCoresForItself(t *testing.T) {
 	}
 	b.agent.StopAll(t.Context())
 	b.await(with, "complete")
-	b.eventually("the cores are shared again", func() bool {
-		share := "/sys/fs/cgroup/cpuset/nomad/share/cpuset.cpus"
-		if b.v2 {
-			share = "/sys/fs/cgroup/nomad.slice/share.slice/cpuset.cpus"
+	share, reserve := "/sys/fs/cgroup/cpuset/nomad/share", "/sys/fs/cgroup/cpuset/nomad/reserve"
+	if b.v2 {
+		share, reserve = "/sys/fs/cgroup/nomad.slice/share.slice", "/sys/fs/cgroup/nomad.slice/reserve.slice"
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the cores and processes of the groups: %q", filesBelow(reserve, "cpuset.cpus", "cgroup.procs"))
 		}
-		list, err := os.ReadFile(share)
+	})
+	b.eventually("the cores are shared again", func() bool {
+		list, err := os.ReadFile(filepath.Join(share, "cpuset.cpus"))
 		return err == nil && strings.HasPrefix(string(list), "0")
 	})
+}
+
+// filesBelow are the contents of the files with one of the names in a directory tree.
+func filesBelow(dir string, names ...string) map[string]string {
+	out := map[string]string{}
+	_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && slices.Contains(names, filepath.Base(path)) {
+			body, _ := os.ReadFile(path)
+			out[path] = string(body)
+		}
+		return nil
+	})
+	return out
 }
 
 // TestADriverAndADeviceBuiltForNomadServeATaskOverKills has the driver start tasks itself, as

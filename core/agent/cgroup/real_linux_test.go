@@ -197,3 +197,30 @@ func TestTheSharedCoresFollowReservations(t *testing.T) {
 		t.Errorf("in the end they share %q, and %q in the beginning", now, all)
 	}
 }
+
+// TestCoresOfARemovedGroupAreSharedAtOnce ends and makes groups in quick succession: the
+// kernel counts a group of version 1 as a child for a while after it was removed, and lets
+// its parent give up no core meanwhile.
+func TestCoresOfARemovedGroupAreSharedAtOnce(t *testing.T) {
+	root, version := realRoot(t)
+	tr := realTree(t, root)
+	made(t, tr, cgroup.Task{AllocID: "a1", Name: "web"})
+	share := root + "/cpuset/nomad/share/cpuset.cpus"
+	if version == 2 {
+		share = root + "/nomad.slice/share.slice/cpuset.cpus"
+	}
+	all := read(t, share)
+	for i := range 100 {
+		id := fmt.Sprint("b", i)
+		made(t, tr, cgroup.Task{AllocID: id, Name: "db", Cores: []int{0}})
+		if err := tr.Remove(within(t), id, "db"); err != nil {
+			t.Fatal(err)
+		}
+		if now := read(t, share); now != all {
+			t.Fatalf("after %d groups the others share %q, and %q in the beginning", i+1, now, all)
+		}
+	}
+	if err := tr.Remove(within(t), "a1", "web"); err != nil {
+		t.Error(err)
+	}
+}
