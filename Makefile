@@ -20,6 +20,10 @@ ALL := ./... ./sdk/...
 # Tests of processes mostly wait, so two packages for each processor are tested at once.
 # The target vet has done the checks that go test would repeat.
 TESTING := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -vet=off -timeout 25m
+# A failed test is run once more, alone, after all others, and is named at the end. A data
+# race, a panic, or more than six failures end the run: docs/adr/0107.
+TESTER := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname --format-hide-empty-pkg \
+	--rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-abort-on-data-race --rerun-fails-run-root-test --rerun-fails-report
 # A process with the race detector sleeps for a second before it exits, and tests
 # start hundreds that end: they need not.
 export GORACE ?= atexit_sleep_ms=0
@@ -46,9 +50,11 @@ demo: build ## start a dev agent, run a job, wait until it is healthy, show it (
 
 .PHONY: test
 test: check-fmt vet build ## what CI runs: formatting, vet, build, every test, the core with the race detector
-	CGO_ENABLED=1 $(GO) test -race $(TESTING) $(RACE)
-	$(GO) test $(TESTING) ./cmd/... ./internal/... ./test/... ./bench/... ./examples/...
+	@rm -rf bin/flaky && mkdir -p bin/flaky
+	CGO_ENABLED=1 $(TESTER)=bin/flaky/race --packages="$(RACE)" -- -race $(TESTING)
+	$(TESTER)=bin/flaky/rest --packages="./cmd/... ./internal/... ./test/... ./bench/... ./examples/..." -- $(TESTING)
 	cd $(COMPAT_MODULE) && GOWORK=off $(GO) test -timeout 10m ./...
+	@for f in bin/flaky/*; do [ ! -s $$f ] || { echo "Failed once and passed when run again; each is a defect, file it:"; cat $$f; }; done
 
 .PHONY: check
 check: check-fmt vet lint test clients cross ## everything CI runs, the linters, and the other platforms
