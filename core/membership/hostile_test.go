@@ -51,7 +51,7 @@ func (p packets) form() []byte {
 	wild := []any{nil, 0, -1, uint64(1) << 63, "", "a.global", "b.global", p.bytes(20), []byte{127, 0, 0, 1}, map[string]any{}, []any{nil}, 1e300, true}
 	fields := map[string]any{}
 	for _, name := range []string{"SeqNo", "Node", "Incarnation", "From", "Addr", "Port", "Meta", "Vsn", "Target", "SourceAddr", "Payload", "Nodes",
-		"UserStateLen", "Join", "LTime", "Name", "ID", "Flags", "Timeout", "Prune", "StatusLTimes", "Events", "Algo", "Buf", "CC"} {
+		"UserStateLen", "UserMsgLen", "Join", "LTime", "Name", "ID", "Flags", "Timeout", "Prune", "StatusLTimes", "Events", "Algo", "Buf", "CC"} {
 		if p.IntN(3) == 0 {
 			fields[name] = wild[p.IntN(len(wild))]
 		}
@@ -87,6 +87,26 @@ func TestHostileGossipChangesNothingForOthers(t *testing.T) {
 			a.sees("c.global", membership.Alive)
 		})
 	}
+}
+
+// TestNoCountOfAStrangerEndsAServer sends headers over TCP whose counts and lengths no message
+// can have: 6 exchanges states, 8 carries a message of serf.
+func TestNoCountOfAStrangerEndsAServer(t *testing.T) {
+	adjust := func(c *membership.Config) { c.Dir, c.Key = t.TempDir(), "" }
+	a, b := start(t, "a", adjust), start(t, "b", adjust)
+	for _, wild := range []any{-1, int64(-1) << 62, uint64(1) << 40, uint64(1) << 62} {
+		for kind, field := range map[byte][]string{6: {"Nodes", "UserStateLen"}, 8: {"UserMsgLen"}} {
+			for _, name := range field {
+				var out bytes.Buffer
+				if err := codec.NewEncoder(&out, &codec.MsgpackHandle{}).Encode(map[string]any{name: wild}); err != nil {
+					t.Fatal(err)
+				}
+				send(t, "tcp", a.cfg.Listen, append([]byte{kind}, out.Bytes()...))
+			}
+		}
+	}
+	b.joins(a)
+	a.sees("b.global", membership.Alive)
 }
 
 func send(t *testing.T, network, to string, data []byte) {

@@ -60,7 +60,7 @@ func (p *Peers) Do(w http.ResponseWriter, r *http.Request, repeatable bool, here
 		if err != nil {
 			return err
 		}
-		err = p.forward(w, again, to)
+		err = p.forward(w, again, to, repeatable)
 		switch {
 		case err == nil || propose.NotLeader(err):
 			return err
@@ -95,7 +95,7 @@ func (p *Peers) answer(w http.ResponseWriter, r *http.Request, here func(*http.R
 
 // forward sends a request to the leader and copies its answer. After an error, nothing was
 // written to w.
-func (p *Peers) forward(w http.ResponseWriter, r *http.Request, to leader) error {
+func (p *Peers) forward(w http.ResponseWriter, r *http.Request, to leader, repeatable bool) error {
 	leave, err := p.enter(r.Context())
 	if err != nil {
 		return err
@@ -130,9 +130,13 @@ func (p *Peers) forward(w http.ResponseWriter, r *http.Request, to leader) error
 	case failure == nil || propose.NotLeader(failure):
 		return failure
 	case errors.Is(context.Cause(ctx), errDeposed):
-		return errDeposed
+		failure = errDeposed
+	default:
+		p.logger.Debug("a request to the leader failed", "method", r.Method, "path", r.URL.Path, "error", failure)
 	}
-	p.logger.Debug("a request to the leader failed", "method", r.Method, "path", r.URL.Path, "error", failure)
+	if repeatable {
+		return errdefs.Unavailablef("the leader at %s was lost before it answered; ask again: %w", to, failure)
+	}
 	return errdefs.Unavailablef("the leader at %s was lost before it answered, so the outcome is unknown; read before you retry: %w", to, failure)
 }
 

@@ -161,4 +161,4 @@ func (p *Peers) whileLeading(ctx context.Context, of leader) (within context.Con
 	return within, answered, func() { cancel(nil) }
 }
 
-var errDeposed = errdefs.Unavailablef("the leader was lost before it answered, so the outcome is unknown; read before you retry")
+var errDeposed = errdefs.Unavailablef("it leads no more")

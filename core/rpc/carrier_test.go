@@ -20,10 +20,12 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/internal/testkit"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 func TestMain(m *testing.M) {
+	testkit.UseDNS()
 	// net/http keeps a connection that its client broke off for half a second.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }

@@ -15,6 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	testkit.UseDNS()
 	leaks.Main(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
 }
 

@@ -4,6 +4,7 @@
 package srvname_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,11 @@ import (
 )
 
 const service = "_drover._tcp.example.com"
+
+func TestMain(m *testing.M) {
+	testkit.UseDNS()
+	os.Exit(m.Run())
+}
 
 func TestTheNameOfAServiceLeadsToItsServersAsTheyAreNow(t *testing.T) {
 	dns := testkit.NewDNS(t)

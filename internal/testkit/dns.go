@@ -21,10 +21,13 @@ type DNS struct {
 	names map[string][]string
 }
 
-// NewDNS starts a name server, which this process asks until the test ends. It comes before
-// anything that connects, in a test that is not parallel.
+// NewDNS starts a name server, which this process asks until the test ends. TestMain has called
+// UseDNS, and the test is not parallel.
 func NewDNS(t *testing.T) *DNS {
 	t.Helper()
+	if !used {
+		t.Fatal("TestMain of this package does not call testkit.UseDNS")
+	}
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +40,6 @@ func NewDNS(t *testing.T) *DNS {
 	}()
 	address := conn.LocalAddr().String()
 	asked.Store(&address)
-	install()
 	t.Cleanup(func() {
 		asked.Store(nil)
 		_ = conn.Close() // ends serve
@@ -49,16 +51,21 @@ func NewDNS(t *testing.T) *DNS {
 // asked is the address of the name server of the test that runs; nil means the machine's.
 var asked atomic.Pointer[string]
 
-// install makes this process ask the server in asked. It stays: a server that was stopped may
-// still look up a name while its test ends.
-var install = sync.OnceFunc(func() {
+// used tells that the process asks the server in asked.
+var used bool
+
+// UseDNS makes this process ask the name server of the test that runs, and without one the
+// machine's. TestMain calls it, before anything looks up a name: what a test has stopped may
+// do so while the next test runs.
+func UseDNS() {
+	used = true
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if own := asked.Load(); own != nil {
 			network, address = "udp", *own
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}}
-})
+}
 
 // Set makes a name lead to addresses, HOST:PORT, of which the first is preferred; without
 // any, the name does not exist.
