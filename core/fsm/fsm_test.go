@@ -6,6 +6,7 @@ package fsm_test
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,38 @@ func TestAllocsOfOnePlanShareTheirResourcesAlsoAfterARestore(t *testing.T) {
 		if v.AllocByID("a").AllocatedResources != v.AllocByID("b").AllocatedResources {
 			t.Errorf("%s: each alloc has resources of its own", name)
 		}
+	}
+}
+
+func TestWhatAllocsOfAPlanHaveEqualIsHeldOnce(t *testing.T) {
+	f := newFSM()
+	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 3)})
+	on := func(port int) *model.AllocatedResources {
+		r := testResources(100, 64)
+		r.Shared.Ports = []model.AllocatedPortMapping{{Label: "http", Value: port}}
+		return r
+	}
+	var allocs []*model.Allocation
+	for i, port := range []int{1000, 1000, 2000} {
+		allocs = append(allocs, &model.Allocation{ID: string(rune('a' + i)), TaskGroup: "web", AllocatedResources: on(port), Metrics: &model.AllocMetric{NodesEvaluated: 5}})
+	}
+	mustApply(t, f, place(t, f, allocs...))
+	v := f.Store().View()
+	a, b, c := v.AllocByID("a"), v.AllocByID("b"), v.AllocByID("c")
+	if a.AllocatedResources != b.AllocatedResources {
+		t.Error("equal resources are held twice")
+	}
+	if got := c.AllocatedResources.Shared.Ports[0].Value; got != 2000 || a.AllocatedResources.Shared.Ports[0].Value != 1000 {
+		t.Errorf("the ports became %d and %d", a.AllocatedResources.Shared.Ports[0].Value, got)
+	}
+	if reflect.ValueOf(a.AllocatedResources.Tasks).Pointer() != reflect.ValueOf(c.AllocatedResources.Tasks).Pointer() {
+		t.Error("equal resources of tasks are held twice, because the ports differ")
+	}
+	if d := cmp.Diff(testResources(100, 64).Tasks, c.AllocatedResources.Tasks); d != "" {
+		t.Error(d)
+	}
+	if a.Metrics != b.Metrics {
+		t.Error("equal metrics without scores are held twice")
 	}
 }
 

@@ -187,6 +187,7 @@ func (c *ApplyPlan) unpack(form any) error {
 		Change: f.Change, Deployment: f.Deployment, DeploymentUpdates: f.DeploymentUpdates, PreemptionEvals: f.PreemptionEvals,
 	}
 	u := &planUnpacker{form: f, seen: interner{}}
+	model.ShareResources(f.Resources)
 	for i := range f.Place {
 		c.Plan.Place = append(c.Plan.Place, u.alloc(&f.Place[i]))
 	}
@@ -219,15 +220,23 @@ func (u *planUnpacker) alloc(p *packedAlloc) *model.Allocation {
 	}
 	a.AllocatedResources = numbered(u, f.Resources, p.Resources)
 	if shared := numbered(u, f.Metrics, p.Metrics); shared != nil {
-		m := *shared
-		m.AllocationTime = p.AllocationTime
-		for i := range p.Scores {
-			m.ScoreMetaData = append(m.ScoreMetaData, u.score(&p.Scores[i]))
-		}
-		a.Metrics = &m
+		a.Metrics = u.metric(shared, p)
 	}
 	state.Intern(a, u.seen.intern)
 	return a
+}
+
+// metric returns the metrics of an alloc: the shared ones if it has nothing of its own.
+func (u *planUnpacker) metric(shared *model.AllocMetric, p *packedAlloc) *model.AllocMetric {
+	if p.AllocationTime == shared.AllocationTime && len(p.Scores) == 0 {
+		return shared
+	}
+	m := *shared
+	m.AllocationTime = p.AllocationTime
+	for i := range p.Scores {
+		m.ScoreMetaData = append(m.ScoreMetaData, u.score(&p.Scores[i]))
+	}
+	return &m
 }
 
 func (u *planUnpacker) score(p *packedScore) *model.NodeScoreMeta {

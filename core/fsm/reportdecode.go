@@ -19,6 +19,7 @@ type reportReader struct {
 	width   int     // bytes that are stored of each id
 	known   []string
 	strings []string
+	events  map[string]model.TaskEvent // the events without a form that were decoded, by their encoding
 	at      int64
 	broken  bool // a value that cannot be
 }

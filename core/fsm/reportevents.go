@@ -144,12 +144,9 @@ func (r *reportReader) event() *model.TaskEvent {
 		return &model.TaskEvent{}
 	}
 	if form == 0 {
-		e := &model.TaskEvent{}
-		if err := entryCodec.Decode([]byte(r.text()), e); err != nil {
-			r.fail()
-		}
+		e := r.unusual(r.text())
 		e.Time = at
-		return e
+		return &e
 	}
 	f := &eventForms[form]
 	text, n := "", [3]int64{}
@@ -164,4 +161,22 @@ func (r *reportReader) event() *model.TaskEvent {
 		}
 	}
 	return f.make(text, n, at)
+}
+
+// unusual decodes an event without a form. Equal events of an entry are decoded once and
+// share their texts and Details.
+func (r *reportReader) unusual(body string) model.TaskEvent {
+	e, known := r.events[body]
+	if known {
+		return e
+	}
+	if err := entryCodec.Decode([]byte(body), &e); err != nil {
+		r.fail()
+	}
+	e.Share()
+	if r.events == nil {
+		r.events = map[string]model.TaskEvent{}
+	}
+	r.events[body] = e
+	return e
 }

@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -62,6 +64,24 @@ func TestReportsComeOutOfTheLogAsTheyWentIn(t *testing.T) {
 	got, _ := throughTheLog(t, c)
 	if d := cmp.Diff(c, got); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestEqualEventsOfAnEntryShareTheirTexts(t *testing.T) {
+	odd := func(at int64) *model.TaskEvent {
+		return &model.TaskEvent{Type: "Driver", Time: at, DriverMessage: "pulling", Details: map[string]string{"a": "b"}}
+	}
+	c := &fsm.UpdateAllocsFromClient{At: reportedAt, Reports: []*model.AllocReport{
+		{ID: "x", Tasks: map[string]*model.TaskReport{"t": {State: "running", Events: []*model.TaskEvent{odd(1), odd(2)}}}},
+		{ID: "y", Tasks: map[string]*model.TaskReport{"t": {State: "running", Events: []*model.TaskEvent{odd(3)}}}},
+	}}
+	got, _ := throughTheLog(t, c)
+	if d := cmp.Diff(c, got); d != "" {
+		t.Error(d)
+	}
+	first, last := got.Reports[0].Tasks["t"].Events[0], got.Reports[1].Tasks["t"].Events[0]
+	if unsafe.StringData(first.DriverMessage) != unsafe.StringData(last.DriverMessage) || reflect.ValueOf(first.Details).Pointer() != reflect.ValueOf(last.Details).Pointer() {
+		t.Error("equal events have texts of their own")
 	}
 }
 

@@ -3,6 +3,8 @@
 
 package model
 
+import "reflect"
+
 // Resources are the resources that a task requests.
 type Resources struct {
 	CPU         int // MHz
@@ -88,6 +90,25 @@ type AllocatedResources struct {
 	Tasks          map[string]*AllocatedTaskResources
 	TaskLifecycles map[string]*TaskLifecycleConfig
 	Shared         AllocatedSharedResources
+}
+
+// ShareResources makes each row share what is equal with its predecessor: the whole of it,
+// or the part that belongs to the tasks, since allocs of one group differ in their ports
+// only. The rows must not be changed afterwards.
+func ShareResources(rows []*AllocatedResources) {
+	for i := 1; i < len(rows); i++ {
+		was, is := rows[i-1], rows[i]
+		if was == nil || is == nil {
+			continue
+		}
+		if !reflect.DeepEqual(was.Tasks, is.Tasks) || !reflect.DeepEqual(was.TaskLifecycles, is.TaskLifecycles) {
+			continue
+		}
+		is.Tasks, is.TaskLifecycles = was.Tasks, was.TaskLifecycles
+		if reflect.DeepEqual(&was.Shared, &is.Shared) {
+			rows[i] = was
+		}
+	}
 }
 
 // AllocatedTaskResources are the resources of one task.

@@ -110,6 +110,10 @@ func (fs *feeds) resync(index uint64) {
 func (f *Feed) push(changes []Change, index uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.batch.Resync { // the reader will read a new View, so more changes would only hold old rows in memory
+		f.batch.Index = index
+		return
+	}
 	before := len(f.batch.Changes)
 	for i := range changes {
 		if len(f.tables) == 0 || slices.Contains(f.tables, changes[i].Table) {

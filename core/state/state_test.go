@@ -354,8 +354,10 @@ func TestAFeedHasEveryChangeInOrderAndSaysWhenItLostSome(t *testing.T) {
 			return nil
 		})
 	}
-	if b, err := feed.Next(context.Background()); err != nil || !b.Resync {
-		t.Errorf("a reader that fell behind was not told: %d changes, %v", len(b.Changes), err)
+	if b, err := feed.Next(context.Background()); err != nil || !b.Resync || b.Index != s.View().Index() {
+		t.Errorf("a reader that fell behind was not told: %d changes, index %d, %v", len(b.Changes), b.Index, err)
+	} else if len(b.Changes) > 0 {
+		t.Errorf("%d changes are held for a reader that has to read everything anew", len(b.Changes))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
