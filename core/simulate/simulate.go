@@ -27,6 +27,7 @@ import (
 	"github.com/drover-project/drover/core/plan"
 	"github.com/drover-project/drover/core/propose"
 	"github.com/drover-project/drover/core/schedule"
+	"github.com/drover-project/drover/core/schedule/reconcile"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -50,6 +51,7 @@ type Result struct {
 	Starts      []*Start
 	Stops       int // allocs that ended or are lost
 	Unplaced    []*Unplaced
+	Held        []*Held
 	Evaluations int // how many were carried out
 }
 
@@ -72,6 +74,14 @@ type Unplaced struct {
 	Missing   int
 	Before    int // how many had no place before the change
 	Metric    *model.AllocMetric
+}
+
+// Held is a group that gets no allocs, because what it depends on is not as it needs it.
+type Held struct {
+	Namespace string
+	Job       string
+	Group     string
+	Hold      *model.Hold
 }
 
 // maxTries is how often one evaluation is carried out because parts of its plan were
@@ -97,18 +107,16 @@ func Run(ctx context.Context, store *state.Store, c Change, now time.Time) (*Res
 	s := &sim{
 		ctx: ctx, fsm: fsm.New(store, hclog.NewNullLogger()), now: now, index: store.View().Index(), tries: map[string]int{}, out: &Result{},
 	}
-	before := missing(store.View())
+	missed := missing(store.View())
 	s.enqueue(slices.Collect(store.View().Evals())...)
 	if err := s.begin(c); err != nil {
 		return nil, err
 	}
-	for e := s.next(); e != nil; e = s.next() {
-		if err := s.carryOut(e); err != nil {
-			return nil, err
-		}
+	if err := s.untilNothingComes(); err != nil {
+		return nil, err
 	}
 	for key, u := range missing(store.View()) {
-		if b := before[key]; b != nil {
+		if b := missed[key]; b != nil {
 			u.Before = b.Missing
 		}
 		s.out.Unplaced = append(s.out.Unplaced, u)
@@ -116,7 +124,41 @@ func Run(ctx context.Context, store *state.Store, c Change, now time.Time) (*Res
 	slices.SortFunc(s.out.Unplaced, func(a, b *Unplaced) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group))
 	})
+	s.out.Held = held(store.View(), now)
 	return s.out, nil
+}
+
+// untilNothingComes carries out the evaluations that are due, and again those that are blocked
+// as long as more starts: there may be room for them now, or what they depend on.
+func (s *sim) untilNothingComes() error {
+	for {
+		for e := s.next(); e != nil; e = s.next() {
+			if err := s.carryOut(e); err != nil {
+				return err
+			}
+		}
+		starts := len(s.out.Starts)
+		for _, e := range s.blocked() {
+			if err := s.carryOut(e); err != nil {
+				return err
+			}
+		}
+		if len(s.out.Starts) == starts && len(s.queue) == 0 {
+			return nil
+		}
+	}
+}
+
+// blocked returns the blocked evaluations, the most important first.
+func (s *sim) blocked() []*model.Evaluation {
+	var out waiting
+	for e := range s.view().Evals() {
+		if e.Status == model.EvalStatusBlocked {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, before)
+	return out
 }
 
 // NewID implements schedule.IDSource. The ids differ from those of servers, and from those of
@@ -233,13 +275,16 @@ func (s *sim) count(c Count) error {
 	return s.submit(model.NewEvaluation(s.NewID(), model.EvalTriggerScaling, job, s.now))
 }
 
+func before(a, b *model.Evaluation) int {
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.CreateTime, b.CreateTime), cmp.Compare(a.ID, b.ID))
+}
+
 // waiting is a heap of evaluations, the most important first, the oldest among equals.
 type waiting []*model.Evaluation
 
 func (w waiting) Len() int { return len(w) }
 func (w waiting) Less(i, j int) bool {
-	a, b := w[i], w[j]
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.CreateTime, b.CreateTime), cmp.Compare(a.ID, b.ID)) < 0
+	return before(w[i], w[j]) < 0
 }
 func (w waiting) Swap(i, j int) { w[i], w[j] = w[j], w[i] }
 
@@ -372,5 +417,26 @@ func missing(v *state.View) map[string]*Unplaced {
 			}
 		}
 	}
+	return out
+}
+
+// held returns the groups that their dependencies hold back, ordered by job and group.
+func held(v *state.View, now time.Time) (out []*Held) {
+	for job := range v.Jobs("") {
+		now := reconcile.Holds(v, job, now)
+		for _, group := range slices.Sorted(maps.Keys(now)) {
+			h := now[group]
+			h.Allocs = job.LookupTaskGroup(group).Count
+			for _, e := range v.EvalsByJob(job.Namespace, job.ID) {
+				if was := e.Held[group]; was != nil && e.Status == model.EvalStatusBlocked {
+					h.Allocs = was.Allocs
+				}
+			}
+			out = append(out, &Held{Namespace: job.Namespace, Job: job.ID, Group: group, Hold: h})
+		}
+	}
+	slices.SortFunc(out, func(a, b *Held) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group))
+	})
 	return out
 }

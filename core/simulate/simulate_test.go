@@ -128,3 +128,45 @@ func TestAnotherCountIsCheckedAsInARegistration(t *testing.T) {
 		}
 	}
 }
+
+func depends(t *testing.T, s *state.Store, id, on string) {
+	t.Helper()
+	register(t, s, id, 50, 2)
+	update(t, s, func(tx *state.Tx) error {
+		j := s.View().JobByID("default", id).Copy()
+		j.DependsOn = []*model.Dependency{{Name: on, Condition: model.DependencyStarted}}
+		tx.UpsertJob(j, nil)
+		return nil
+	})
+}
+
+func TestGroupsThatTheirDependenciesHoldBackAreListed(t *testing.T) {
+	s := cluster(t)
+	register(t, s, "db", 50, 1)
+	depends(t, s, "app", "db")
+	r := run(t, s, simulate.Change{})
+	if len(r.Starts) != 1 || r.Starts[0].Job != "db" || len(r.Unplaced) != 0 {
+		t.Errorf("start: %+v, without a place: %+v", r.Starts, r.Unplaced)
+	}
+	if len(r.Held) != 1 || r.Held[0].Job != "app" || r.Held[0].Group != "g" || r.Held[0].Hold.Allocs != 2 || r.Held[0].Hold.String() != `waits for job "db" to be started: 0 of 1 allocs are` {
+		t.Errorf("held back: %+v", r.Held)
+	}
+	// What it depends on is not wanted any more, so there is nothing to wait for.
+	r = run(t, s, simulate.Change{Counts: []simulate.Count{{Job: model.JobKey{Namespace: "default", ID: "db"}, Group: "g", Count: 0}}})
+	if len(r.Starts) != 2 || r.Starts[0].Job != "app" || len(r.Held) != 0 {
+		t.Errorf("start: %+v, held back: %+v", r.Starts, r.Held)
+	}
+}
+
+func TestWhatHadNoPlaceGetsTheRoomThatAChangeMakes(t *testing.T) {
+	s := cluster(t)
+	register(t, s, "first", 60, 6)
+	register(t, s, "second", 50, 2)
+	if r := run(t, s, simulate.Change{}); len(r.Starts) != 6 || len(r.Unplaced) != 1 || r.Unplaced[0].Missing != 2 {
+		t.Fatalf("%d start, without a place: %+v", len(r.Starts), r.Unplaced)
+	}
+	r := run(t, s, simulate.Change{Counts: []simulate.Count{{Job: model.JobKey{Namespace: "default", ID: "first"}, Group: "g", Count: 5}}})
+	if len(r.Starts) != 1 || r.Starts[0].Job != "second" || len(r.Unplaced) != 1 || r.Unplaced[0].Missing != 1 || r.Unplaced[0].Before != 2 {
+		t.Errorf("start: %+v, without a place: %+v", r.Starts, r.Unplaced[0])
+	}
+}

@@ -27,7 +27,7 @@ import (
 func operatorSimulate() spec {
 	return spec{
 		usage: "operator simulate [options] <snapshot>", synopsis: "Plays what would happen to a cluster, on a saved snapshot", min: 1, max: 1, offline: true, output: true, takes: takesFiles,
-		help: "It runs the scheduler on the state in the snapshot and shows where everything would run and what\nwould not fit. No cluster is asked or changed. Without options every job is evaluated as it is.\nTasks are not played: what is stopped has ended at once, and a roll-out goes as far as its first\nallocations.\n\nExit codes: 0 if everything fits, 2 if the change leaves allocations without a place, 1 on an error.",
+		help: "It runs the scheduler on the state in the snapshot and shows where everything would run and what\nwould not fit, and which groups their dependencies hold back. No cluster is asked or changed.\nWithout options every job is evaluated as it is.\nTasks are not played: what is stopped has ended at once, a roll-out goes as far as its first\nallocations, and what starts does not meet a dependency.\n\nExit codes: 0 if everything fits, 2 if the change leaves allocations without a place, 1 on an error.",
 		setup: func(fs *flag.FlagSet) run {
 			down := lists(fs, "node-down", "This node vanishes; its id, the beginning of it, or its name.")
 			drain := lists(fs, "drain", "This node drains.")
@@ -155,4 +155,13 @@ func (s *session) simulated(r *simulate.Result) {
 		rows = append(rows, []string{u.Namespace, u.Job, u.Group, text(u.Missing), text(u.Before), strings.Join(metricLines(u.Metric), "; ")})
 	}
 	s.tableOr("Everything fits", []string{"Namespace", "Job ID", "Task Group", "Missing", "Before", "Why"}, rows)
+	if len(r.Held) == 0 {
+		return
+	}
+	s.title("\nHeld back by dependencies")
+	rows = nil
+	for _, h := range r.Held {
+		rows = append(rows, []string{h.Namespace, h.Job, h.Group, text(h.Hold.Allocs), h.Hold.Say(time.Now())})
+	}
+	s.table([]string{"Namespace", "Job ID", "Task Group", "Allocations", "Why"}, rows)
 }
