@@ -6,6 +6,7 @@ package bench_test
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 type emptyCluster struct {
 	nodes []*model.Node
 	byID  map[string]*model.Node
+	fleet *model.Fleet
 	job   *model.Job
 	cfg   model.SchedulerConfiguration
 }
@@ -34,7 +36,7 @@ func (c *emptyCluster) SchedulerConfig() *model.SchedulerConfiguration    { retu
 func (c *emptyCluster) NamespaceByName(string) *model.Namespace           { return nil }
 func (c *emptyCluster) NodePoolByName(string) *model.NodePool             { return nil }
 func (c *emptyCluster) NodeUsed(string) (int64, int64, int64)             { return 0, 0, 0 }
-func (c *emptyCluster) NodeCount() int                                    { return len(c.nodes) }
+func (c *emptyCluster) Fleet() *model.Fleet                               { return c.fleet }
 func (c *emptyCluster) JobOf(*model.Allocation) *model.Job                { return c.job }
 func (c *emptyCluster) HostVolumeByID(string) *model.HostVolume           { return nil }
 func (c *emptyCluster) HostVolumesByNode(string) []*model.HostVolume      { return nil }
@@ -69,6 +71,7 @@ func newEmptyCluster(nodes, count int, spread, ports bool) *emptyCluster {
 		c.nodes = append(c.nodes, n)
 		c.byID[n.ID] = n
 	}
+	c.fleet = model.NewFleet(slices.Clone(c.nodes))
 	tg := &model.TaskGroup{Name: "g", Count: count, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec", Resources: &model.Resources{CPU: 600, MemoryMB: 100}}}}
 	if ports {
 		tg.Networks = []*model.NetworkResource{{DynamicPorts: []model.Port{{Label: "http"}}}}
@@ -143,5 +146,41 @@ func BenchmarkScheduleOnState(b *testing.B) {
 		if o := schedule.Process(view, eval, now, &numbers{}); o.QueuedAllocations["g"] != 0 {
 			b.Fatalf("%d allocs were not placed", o.QueuedAllocations["g"])
 		}
+	}
+}
+
+// BenchmarkFleet measures what the first evaluation after a change of nodes pays for all that
+// follow: one of 10,000 nodes has changed, or has joined.
+func BenchmarkFleet(b *testing.B) {
+	const nodes = 10_000
+	for _, joins := range []bool{false, true} {
+		b.Run(map[bool]string{false: "changed", true: "joined"}[joins], func(b *testing.B) {
+			c, store := newEmptyCluster(nodes, 1, false, false), state.New()
+			index := uint64(10)
+			update := func(f func(tx *state.Tx)) {
+				index++
+				if err := store.Update(index, func(tx *state.Tx) error { f(tx); return nil }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			update(func(tx *state.Tx) {
+				for _, n := range c.nodes {
+					tx.RegisterNode(n)
+				}
+			})
+			store.View().Fleet()
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				n := c.nodes[int(index)%nodes].Copy()
+				if joins {
+					n.ID = fmt.Sprintf("%08d-0000-0000-0001-000000000000", index)
+				}
+				update(func(tx *state.Tx) { tx.RegisterNode(n) })
+				view := store.View()
+				b.StartTimer()
+				view.Fleet()
+			}
+		})
 	}
 }

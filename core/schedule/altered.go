@@ -88,6 +88,21 @@ func (v *Altered) NodeByID(id string) *model.Node {
 	return v.View.NodeByID(id)
 }
 
+// Fleet returns the nodes as they would be.
+func (v *Altered) Fleet() *model.Fleet {
+	f := v.View.Fleet()
+	if len(v.Nodes) == 0 {
+		return f
+	}
+	other := map[int]*model.Node{}
+	for row, n := range f.Nodes {
+		if o := v.Nodes[n.ID]; o != nil {
+			other[row] = o
+		}
+	}
+	return f.Replace(other)
+}
+
 // NodesWithUse yields the nodes as they would be.
 func (v *Altered) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 	if len(v.Nodes) == 0 {

@@ -18,6 +18,8 @@ import (
 type cluster struct {
 	view      View
 	nodes     []*model.Node // ordered by id
+	kinds     []int32       // by row: the kind of the node in the fleet
+	fleet     *model.Fleet
 	cols      *rank.Columns
 	inPool    int
 	available map[string]int // ready nodes by datacenter; shared by all metrics
@@ -27,18 +29,40 @@ type cluster struct {
 
 func newCluster(v View, job *model.Job) *cluster {
 	c := &cluster{view: v, available: map[string]int{}, gone: map[string]map[string]bool{}}
-	size := 0
-	if job != nil && !job.Stop {
-		size = v.NodeCount()
+	if job == nil || job.Stop {
+		c.nodes, c.cols, c.fleet = nodeList(0), rank.NewColumns(0), &model.Fleet{}
+		return c
 	}
-	c.nodes, c.cols = nodeList(size), rank.NewColumns(size)
-	if size > 0 {
-		for n, use := range v.NodesWithUse() {
-			c.add(n, use, job)
+	c.fleet = v.Fleet()
+	size := len(c.fleet.Nodes)
+	c.nodes, c.kinds, c.cols = nodeList(size), rank.Indexes(size)[:0], rank.NewColumns(size)
+	takes, row := c.takes(job), -1
+	for n, use := range v.NodesWithUse() {
+		row++
+		if kind := c.fleet.Kind[row]; takes[kind] {
+			capacity := &c.fleet.Capacity[row]
+			c.nodes, c.kinds = append(c.nodes, n), append(c.kinds, kind)
+			c.cols.Append(rank.Ask{CPU: capacity.CPU, Memory: capacity.MemoryMB, Disk: capacity.DiskMB}, rank.Ask{CPU: use.CPU, Memory: use.MemoryMB, Disk: use.DiskMB})
 		}
 	}
 	c.placed = placedRows(len(c.nodes))
 	return c
+}
+
+// takes returns which kinds of nodes a job may use, and counts the nodes.
+func (c *cluster) takes(job *model.Job) []bool {
+	out := make([]bool, len(c.fleet.Kinds))
+	for i := range out {
+		kind, count := &c.fleet.Kinds[i], c.fleet.Count[i]
+		if count == 0 || !kind.Ready || !feasible.InPool(kind.Pool, job.NodePool) {
+			continue
+		}
+		c.inPool += count
+		if out[i] = feasible.InDatacenters(kind.Datacenter, job.Datacenters); out[i] {
+			c.available[kind.Datacenter] += count
+		}
+	}
+	return out
 }
 
 // rowsOfPlaced keeps lists by row of finished decisions for later ones: see rank.Columns.
@@ -64,27 +88,14 @@ func nodeList(n int) []*model.Node {
 // give gives back the arrays of the cluster, which must not be used any more.
 func (c *cluster) give() {
 	c.cols.Release()
+	rank.GiveIndexes(c.kinds)
 	clear(c.placed) // the allocs belong to the plan
 	rows := c.placed
 	rowsOfPlaced.Put(&rows)
 	clear(c.nodes)
 	nodes := c.nodes
 	lists.Put(&nodes)
-	c.nodes, c.placed = nil, nil
-}
-
-func (c *cluster) add(n *model.Node, use model.NodeUse, job *model.Job) {
-	if !n.Ready() || !feasible.InPool(n.NodePool, job.NodePool) {
-		return
-	}
-	c.inPool++
-	if !feasible.InDatacenters(n.Datacenter, job.Datacenters) {
-		return
-	}
-	c.available[n.Datacenter]++
-	c.nodes = append(c.nodes, n)
-	capacity := feasible.CapacityOf(n)
-	c.cols.Append(rank.Ask{CPU: capacity.CPU, Memory: capacity.Memory, Disk: capacity.Disk}, rank.Ask{CPU: use.CPU, Memory: use.MemoryMB, Disk: use.DiskMB})
+	c.nodes, c.kinds, c.placed = nil, nil, nil
 }
 
 // row returns the row of a node.

@@ -19,15 +19,17 @@ type placement struct {
 	scores [1]*model.NodeScoreMeta
 }
 
-// placementBlock is the number of placements that are allocated at a time.
-const placementBlock = 64
+// placementBlock is the maximum number of placements that are allocated at a time: as many as
+// fit into 32 KiB, since Go rounds what is larger up to whole pages.
+const placementBlock = 46
 
 func (p *process) newPlacement() *placement {
 	if len(p.blocks) == 0 {
-		p.blocks = make([]placement, placementBlock)
+		p.blocks = make([]placement, min(max(p.due, 1), placementBlock))
 	}
 	out := &p.blocks[0]
 	p.blocks = p.blocks[1:]
+	p.due--
 	return out
 }
 
@@ -87,7 +89,7 @@ func (pl *placer) countExhausted(m *model.AllocMetric) {
 			continue
 		}
 		if why := pl.distinct.Check(n); why != "" {
-			filtered(m, n, why)
+			filtered(m, n.NodeClass, why, 1)
 			continue
 		}
 		why := pl.cluster.cols.Lacking(row, a)
@@ -109,9 +111,9 @@ func (pl *placer) countExclusive(m *model.AllocMetric) {
 
 func (pl *placer) countOne(m *model.AllocMetric, n *model.Node, why string) {
 	m.NodesExhausted++
-	bump(&m.DimensionExhausted, why)
+	bump(&m.DimensionExhausted, why, 1)
 	if n.NodeClass != "" {
-		bump(&m.ClassExhausted, n.NodeClass)
+		bump(&m.ClassExhausted, n.NodeClass, 1)
 	}
 }
 

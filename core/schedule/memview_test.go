@@ -19,6 +19,7 @@ import (
 type memView struct {
 	index       uint64
 	jobs        map[string][]*model.Job // newest last
+	former      map[string][]*model.Job // versions of jobs that were purged
 	allocs      map[string]*model.Allocation
 	nodes       map[string]*model.Node
 	deployments []*model.Deployment
@@ -31,7 +32,7 @@ type memView struct {
 var _ schedule.View = (*memView)(nil)
 
 func newMemView() *memView {
-	return &memView{index: 1, jobs: map[string][]*model.Job{}, allocs: map[string]*model.Allocation{}, nodes: map[string]*model.Node{}}
+	return &memView{index: 1, jobs: map[string][]*model.Job{}, former: map[string][]*model.Job{}, allocs: map[string]*model.Allocation{}, nodes: map[string]*model.Node{}}
 }
 
 func (v *memView) HostVolumeByID(id string) *model.HostVolume { return v.volumes[id] }
@@ -96,7 +97,7 @@ func (v *memView) Nodes() iter.Seq[*model.Node] {
 		}
 	}
 }
-func (v *memView) NodeCount() int { return len(v.nodes) }
+func (v *memView) Fleet() *model.Fleet { return model.NewFleet(slices.Collect(v.Nodes())) }
 func (v *memView) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 	return func(yield func(*model.Node, model.NodeUse) bool) {
 		for n := range v.Nodes() {
@@ -109,6 +110,11 @@ func (v *memView) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 }
 func (v *memView) JobOf(a *model.Allocation) *model.Job {
 	for _, j := range v.jobs[a.JobID] {
+		if j.Version == a.JobVersion && j.Owns(a) {
+			return j
+		}
+	}
+	for _, j := range v.former[a.JobID] {
 		if j.Version == a.JobVersion {
 			return j
 		}

@@ -36,7 +36,7 @@ type placer struct {
 
 // place finds nodes for the placements, group by group.
 func (p *process) place(ps []reconcile.Placement) {
-	p.plan.Place = slices.Grow(p.plan.Place, len(ps))
+	p.plan.Place, p.due = slices.Grow(p.plan.Place, len(ps)), len(ps)
 	for len(ps) > 0 {
 		n := 1
 		for n < len(ps) && ps[n].Group == ps[0].Group {
@@ -66,10 +66,14 @@ func (p *process) newPlacer(job *model.Job, tg *model.TaskGroup) *placer {
 	pl.shared = feasible.Ask(tg, pl.slowest(), pl.over)
 	collisions := pl.neighbours()
 	rows := pl.filter()
-	pl.picker = rank.NewPicker(p.cluster.cols, rank.Options{
+	options := rank.Options{
 		Ask: ask(pl.shared), Desired: tg.Count, Spreading: spreading, Rows: rows,
 		Affinity: pl.affinities(rows), Collisions: collisions, Spreads: pl.spreads(rows),
-	})
+	}
+	if !pl.spreadsEscape() {
+		options.Kind = p.cluster.kinds
+	}
+	pl.picker = rank.NewPicker(p.cluster.cols, options)
 	p.pickers = append(p.pickers, pl.picker)
 	return pl
 }
@@ -132,35 +136,56 @@ func (pl *placer) filter() []int32 {
 	m.NodesEvaluated, m.NodesInPool = len(pl.cluster.nodes), pl.cluster.inPool
 	m.NodePool, m.NodesAvailable = pl.job.NodePool, pl.cluster.available
 	rows := rank.Indexes(len(pl.cluster.nodes))[:0]
+	verdicts, perNode := perKind[verdict](pl.cluster), pl.chk.PerNode()
 	for i, n := range pl.cluster.nodes {
-		why := pl.chk.Check(n)
-		if why == "" {
-			if why = pl.distinct.Check(n); why != "" && pl.distinct != nil {
-				pl.crowded = append(pl.crowded, i) // destructive updates may allow it again
-				rows = append(rows, int32(i))
-				continue
-			}
-			rows = append(rows, int32(i))
-			continue
+		v := &verdicts[pl.cluster.kinds[i]]
+		if !v.known || perNode {
+			v.known, v.why = true, pl.chk.Check(n)
 		}
-		filtered(m, n, why)
+		switch {
+		case v.why == "":
+			rows = append(rows, int32(i))
+			if pl.distinct.Check(n) != "" {
+				pl.crowded = append(pl.crowded, i) // destructive updates may allow it again
+			}
+		case perNode:
+			filtered(m, n.NodeClass, v.why, 1)
+		default:
+			v.nodes++
+		}
+	}
+	for kind := range verdicts {
+		if v := &verdicts[kind]; v.nodes > 0 {
+			filtered(m, pl.cluster.fleet.Kinds[kind].Class, v.why, v.nodes)
+		}
 	}
 	return rows
 }
 
-func filtered(m *model.AllocMetric, n *model.Node, why string) {
-	m.NodesFiltered++
-	bump(&m.ConstraintFiltered, why)
-	if n.NodeClass != "" {
-		bump(&m.ClassFiltered, n.NodeClass)
+// verdict is why nodes of a kind are not feasible, "" if they are.
+type verdict struct {
+	why   string
+	nodes int // how many are not
+	known bool
+}
+
+// perKind returns an array with room for each kind of nodes.
+func perKind[T any](c *cluster) []T { return make([]T, len(c.fleet.Kinds)) }
+
+// filtered counts nodes of a class that are not feasible.
+func filtered(m *model.AllocMetric, class, why string, nodes int) {
+	m.NodesFiltered += nodes
+	bump(&m.ConstraintFiltered, why, nodes)
+	if class != "" {
+		bump(&m.ClassFiltered, class, nodes)
 	}
 }
 
-func bump(m *map[string]int, key string) {
+func bump(m *map[string]int, key string, by int) {
 	if *m == nil {
 		*m = map[string]int{}
 	}
-	(*m)[key]++
+	(*m)[key] += by
 }
 
 func (pl *placer) affinities(rows []int32) []float64 {
@@ -171,9 +196,18 @@ func (pl *placer) affinities(rows []int32) []float64 {
 	if len(as) == 0 {
 		return nil
 	}
+	perNode := slices.ContainsFunc(as, func(a *model.Affinity) bool { return feasible.Escapes(a.LTarget) || feasible.Escapes(a.RTarget) })
+	scores := perKind[struct {
+		score float64
+		known bool
+	}](pl.cluster)
 	out := make([]float64, len(pl.cluster.nodes))
 	for _, r := range rows {
-		out[r] = pl.chk.Affinity(as, pl.cluster.nodes[r])
+		s := &scores[pl.cluster.kinds[r]]
+		if !s.known || perNode {
+			s.known, s.score = true, pl.chk.Affinity(as, pl.cluster.nodes[r])
+		}
+		out[r] = s.score
 	}
 	return out
 }

@@ -32,6 +32,7 @@ type process struct {
 	jobs    map[uint64]*model.Job // versions
 	updates map[string]*model.DesiredUpdates
 	blocks  []placement // not used yet
+	due     int         // how many placements may still be made
 	pickers []*rank.Picker
 	result  *reconcile.Result
 	evicts  *evictions

@@ -4,6 +4,8 @@
 package schedule
 
 import (
+	"slices"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
 	"github.com/drover-project/drover/core/schedule/rank"
@@ -12,22 +14,21 @@ import (
 // spread converts one block to columns. Values with a target get their percentage of
 // the count, the other values share the rest; without targets all share equally.
 func (pl *placer) spread(b *model.Spread, rows []int32) *rank.Spread {
-	s := &rank.Spread{Value: make([]int32, len(pl.cluster.nodes))}
-	index := map[string]int32{}
+	s := &rank.Spread{Value: rank.Indexes(len(pl.cluster.nodes))}
 	for i := range s.Value {
-		s.Value[i] = -1
+		s.Value[i] = none
+	}
+	index, perNode := map[string]int32{}, feasible.Escapes(b.Attribute)
+	values := perKind[int32](pl.cluster)
+	for i := range values {
+		values[i] = unknown
 	}
 	for _, r := range rows {
-		v, ok := feasible.Resolve(b.Attribute, pl.job.Region, pl.cluster.nodes[r])
-		if !ok {
-			continue
+		value := &values[pl.cluster.kinds[r]]
+		if *value == unknown || perNode {
+			*value = numberOf(index, b.Attribute, pl.job.Region, pl.cluster.nodes[r])
 		}
-		i, known := index[v]
-		if !known {
-			i = int32(len(index))
-			index[v] = i
-		}
-		s.Value[r] = i
+		s.Value[r] = *value
 	}
 	s.Desired, s.Used = pl.desired(b, index), make([]int, len(index))
 	for a := range pl.remaining() {
@@ -42,6 +43,33 @@ func (pl *placer) spread(b *model.Spread, rows []int32) *rank.Spread {
 		}
 	}
 	return s
+}
+
+// Values of nodes that have none, and of kinds of nodes that were not looked at yet.
+const (
+	none    = -1
+	unknown = -2
+)
+
+// numberOf returns the number of a node's value of an attribute.
+func numberOf(index map[string]int32, attribute, region string, n *model.Node) int32 {
+	v, ok := feasible.Resolve(attribute, region, n)
+	if !ok {
+		return none
+	}
+	i, known := index[v]
+	if !known {
+		i = int32(len(index))
+		index[v] = i
+	}
+	return i
+}
+
+// spreadsEscape reports whether a spread is over something that differs between nodes of a
+// kind.
+func (pl *placer) spreadsEscape() bool {
+	escapes := func(b *model.Spread) bool { return feasible.Escapes(b.Attribute) }
+	return slices.ContainsFunc(pl.tg.Spreads, escapes) || slices.ContainsFunc(pl.job.Spreads, escapes)
 }
 
 func (pl *placer) desired(b *model.Spread, index map[string]int32) []float64 {

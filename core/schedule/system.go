@@ -32,7 +32,7 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 			continue
 		}
 		if why := pl.chk.Check(pm.Node); why != "" {
-			filtered(report(), pm.Node, why)
+			filtered(report(), pm.Node.NodeClass, why, 1)
 			continue
 		}
 		id, why := p.ids.NewID(), ""
@@ -44,7 +44,7 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 			pl.distinct.Add(pm.Node, pl.tg.Name, -1)
 		}
 		if why := pl.distinct.Check(pm.Node); why != "" { // another alloc excludes it
-			filtered(report(), pm.Node, why)
+			filtered(report(), pm.Node.NodeClass, why, 1)
 			pl.keep(pm, released)
 			continue
 		}

@@ -20,9 +20,10 @@ type View interface {
 	AllocsByJob(namespace, id string) []*model.Allocation
 	AllocsByNode(nodeID string) []*model.Allocation
 	NodeByID(id string) *model.Node
-	NodeCount() int // upper bound of what NodesWithUse yields
-	// NodesWithUse yields the nodes, ordered by id, with the resource usage of their
-	// allocs.
+	// Fleet returns the nodes. It must not be changed.
+	Fleet() *model.Fleet
+	// NodesWithUse yields the nodes in the order of the fleet's rows, with the resource usage
+	// of their allocs.
 	NodesWithUse() iter.Seq2[*model.Node, model.NodeUse]
 	NodeUsed(nodeID string) (cpu, mem, disk int64)
 	LatestDeployment(namespace, jobID string) *model.Deployment

@@ -183,7 +183,7 @@ type counting struct {
 	runs int
 }
 
-func (v *counting) NodeCount() int { v.runs++; return v.memView.NodeCount() }
+func (v *counting) Fleet() *model.Fleet { v.runs++; return v.memView.Fleet() }
 
 func TestAnExplanationOfAHugeJobIsBounded(t *testing.T) {
 	for _, c := range []struct{ count, least, most int }{{3, 10, 150}, {900000, 2, 5}} {

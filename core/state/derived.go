@@ -302,7 +302,7 @@ func (tx *Tx) settleUsage(nodeID string, diff *usageRow) {
 		diff.Disk += old.Disk
 		diff.Allocs += old.Allocs
 	}
-	if diff.Allocs == 0 {
+	if diff.Allocs == 0 && nodeTable.in(tx.t).get(nodeID) == nil {
 		usageTable.in(tx.t).delete(nodeID)
 		return
 	}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -25,7 +23,8 @@ var nodeTable = &kind[model.Node]{
 	loadAll: map[byte]func(*loader, *table[model.Node], []byte) error{recNode: (*loader).node},
 }
 
-// usageRow is the resource usage of a node's allocs that have not ended there.
+// usageRow is the resource usage of a node's allocs that have not ended there. Every node has
+// one, and what is left on a node that was removed.
 type usageRow struct {
 	NodeID         string
 	CPU, Mem, Disk int64
@@ -53,11 +52,11 @@ func (v *View) NodeCount() int { return nodeTable.in(v.t).len() }
 // allocs as in NodeUsed.
 func (v *View) NodesWithUse() iter.Seq2[*model.Node, model.NodeUse] {
 	return func(yield func(*model.Node, model.NodeUse) bool) {
-		var hint btree.PathHint // both tables are ordered by id, so the next row is near the last one
-		for n := range nodeTable.in(v.t).all("") {
+		f, rows := v.fleet(), &usageTable.in(v.t).rows
+		for row, n := range f.Nodes {
 			var use model.NodeUse
-			if h, ok := usageTable.in(v.t).ids.getHint(n.ID, &hint); ok {
-				u := usageTable.in(v.t).rows.get(h)
+			if h := f.usage[row]; h != noUsage {
+				u := rows.get(h)
 				use = model.NodeUse{CPU: u.CPU, MemoryMB: u.Mem, DiskMB: u.Disk}
 			}
 			if !yield(n, use) {
@@ -86,6 +85,7 @@ func (tx *Tx) writeNode(n *model.Node) {
 	tx.accountSites(old, n)
 	tx.accountServicesOfNode(old, n)
 	tx.followHostVolumes(n.ID, n)
+	tx.keepUsage(n.ID)
 }
 
 // RegisterNode stores a node's registration. Values that servers set (drain,
@@ -125,6 +125,14 @@ func (tx *Tx) RegisterNode(n *model.Node) {
 		tx.UpsertNodePool(&model.NodePool{Name: n.NodePool})
 	}
 	tx.writeNode(n)
+}
+
+// keepUsage makes a node have a row of usage as long as it exists, so that the rows seldom
+// change places: see fleet.
+func (tx *Tx) keepUsage(nodeID string) {
+	if usageTable.in(tx.t).find(nodeID) == nil {
+		usageTable.in(tx.t).put(&usageRow{NodeID: nodeID})
+	}
 }
 
 func hasEvent(events []*model.NodeEvent, e *model.NodeEvent) bool {
@@ -220,5 +228,8 @@ func (tx *Tx) DeleteNode(id string) error {
 	tx.accountSites(old, nil)
 	tx.accountServicesOfNode(old, nil)
 	tx.followHostVolumes(id, nil)
+	if u := usageTable.in(tx.t).get(id); u != nil && u.Allocs == 0 {
+		usageTable.in(tx.t).delete(id)
+	}
 	return nil
 }

@@ -302,6 +302,7 @@ func (l *loader) node(t *table[model.Node], data []byte) error {
 	t.put(n)
 	l.tx.accountDrivers(nil, n)
 	l.tx.accountSites(nil, n)
+	l.tx.keepUsage(n.ID)
 	return nil
 }
 

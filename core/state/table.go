@@ -18,6 +18,10 @@ type secondary[R any] struct {
 	key     func(*R) string
 }
 
+// setToken is shared by published tables that have the same rows under the same handles, as
+// far as that is known; the contents of the rows may differ.
+type setToken struct{ _ byte }
+
 // schema describes a table.
 type schema[R any] struct {
 	id          func(*R) string // unique
@@ -27,12 +31,14 @@ type schema[R any] struct {
 // table is a set of rows. The writer owns the table in the Store; freeze creates an
 // immutable copy for readers that shares all pages.
 type table[R any] struct {
-	schema *schema[R]
-	rows   pages[R]
-	ids    index
-	by     []postings
-	free   numbers
-	dirty  bool
+	schema  *schema[R]
+	rows    pages[R]
+	ids     index
+	by      []postings
+	free    numbers
+	dirty   bool
+	set     *setToken // of a published table: see setToken
+	altered bool      // rows were added or removed since then
 
 	// The writer's last look-up, kept because a write of the same row often follows.
 	last      string
@@ -51,7 +57,10 @@ func newTable[R any](s *schema[R]) *table[R] {
 
 // freeze returns an immutable copy for readers.
 func (t *table[R]) freeze() *table[R] {
-	f := &table[R]{schema: t.schema, rows: t.rows.freeze(), ids: t.ids.freeze(), by: make([]postings, len(t.by))}
+	if t.altered || t.set == nil {
+		t.set, t.altered = &setToken{}, false
+	}
+	f := &table[R]{schema: t.schema, rows: t.rows.freeze(), ids: t.ids.freeze(), by: make([]postings, len(t.by)), set: t.set}
 	for i := range t.by {
 		f.by[i] = t.by[i].freeze()
 		t.by[i].nums.commit()
@@ -108,7 +117,7 @@ func (t *table[R]) put(row *R) (old *R) {
 	} else {
 		h = t.free.take()
 		t.ids.setHint(id, h, &t.hint)
-		t.lastRow, t.lastFound = h, true
+		t.lastRow, t.lastFound, t.altered = h, true, true
 	}
 	for i := range t.schema.secondaries {
 		key := t.schema.secondaries[i].key
@@ -136,7 +145,7 @@ func (t *table[R]) delete(id string) (old *R) {
 	if !ok {
 		return nil
 	}
-	t.dirty = true
+	t.dirty, t.altered = true, true
 	t.last = ""
 	old = t.rows.get(h)
 	for i := range t.schema.secondaries {
@@ -157,10 +166,16 @@ func (t *table[R]) scan(sec int, key string) iter.Seq[*R] {
 	}
 }
 
+// listed is how many rows a list has room for at first: as many as a node often has allocs.
+const listed = 8
+
 // list is scan into a slice; nil without rows.
 func (t *table[R]) list(sec int, key string) []*R {
 	var out []*R
 	t.by[sec].scan(key, func(h uint32) bool {
+		if out == nil {
+			out = make([]*R, 0, listed)
+		}
 		out = append(out, t.rows.get(h))
 		return true
 	})

@@ -19,6 +19,7 @@ type tables struct {
 	slots   []any    // the table of a kind, or the row of a single
 	changed []uint64 // the index of the last change
 	removed []uint64 // the index of the last removal of a row
+	fleet   *fleetOf // of published tables
 }
 
 // named maps names to declared tables. Tables that are derived from others have no
@@ -198,6 +199,7 @@ func (t *tables) publish(before *tables) *tables {
 	for _, k := range declared {
 		k.publish(out, t, before)
 	}
+	out.fleet = before.fleet.next(out)
 	return out
 }
 

@@ -84,6 +84,10 @@ func (c *Checker) add(cs []*model.Constraint) {
 // Escaped reports whether some constraint must be checked for each node.
 func (c *Checker) Escaped() bool { return len(c.byNode) > 0 || c.csi }
 
+// PerNode reports whether Check has to be asked for each node; otherwise nodes of a computed
+// class have the same answer.
+func (c *Checker) PerNode() bool { return len(c.byNode) > 0 || c.mounts }
+
 // Check returns "" if the group may run on n, otherwise the reason why not.
 func (c *Checker) Check(n *model.Node) string {
 	if r := c.check(n, c.verdicts, c.checkClass); r != "" || !c.mounts {

@@ -30,16 +30,8 @@ type Capacity struct{ CPU, Memory, Disk int64 }
 
 // CapacityOf returns the capacity of n: its resources minus what is reserved.
 func CapacityOf(n *model.Node) Capacity {
-	if n.NodeResources == nil {
-		return Capacity{}
-	}
-	c := Capacity{n.NodeResources.Cpu.CpuShares, n.NodeResources.Memory.MemoryMB, n.NodeResources.Disk.DiskMB}
-	if r := n.ReservedResources; r != nil {
-		c.CPU -= int64(r.Cpu.CpuShares)
-		c.Memory -= int64(r.Memory.MemoryMB)
-		c.Disk -= int64(r.Disk.DiskMB)
-	}
-	return c
+	c := n.Capacity()
+	return Capacity{c.CPU, c.MemoryMB, c.DiskMB}
 }
 
 // Usage is the set of used ports, cores and device instances of a node, each of which

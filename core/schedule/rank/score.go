@@ -31,6 +31,21 @@ func fit(usedCPU, capCPU, usedMem, capMem int64, spreading bool) float64 {
 	return min(max(s, 0), maxFit) / maxFit
 }
 
+// fitted remembers the newest fit: nodes of one size with one usage often follow each other,
+// and the powers cost more than the rest of a score.
+type fitted struct {
+	usedCPU, capCPU, usedMem, capMem int64
+	spreading, known                 bool
+	fits                             float64
+}
+
+func (f *fitted) fit(usedCPU, capCPU, usedMem, capMem int64, spreading bool) float64 {
+	if !f.known || f.usedCPU != usedCPU || f.usedMem != usedMem || f.capCPU != capCPU || f.capMem != capMem || f.spreading != spreading {
+		*f = fitted{usedCPU, capCPU, usedMem, capMem, spreading, true, fit(usedCPU, capCPU, usedMem, capMem, spreading)}
+	}
+	return f.fits
+}
+
 func free(used, capacity int64) float64 {
 	if capacity <= 0 {
 		return 0

@@ -43,6 +43,7 @@ var (
 	columns scratch[int64]
 	values  scratch[float64]
 	indexes scratch[int32]
+	marks   scratch[uint8]
 )
 
 // Release gives the columns back. They and the Pickers on them must not be used any more.
@@ -51,31 +52,34 @@ func (c *Columns) Release() {
 	*c = Columns{}
 }
 
-// Indexes returns an array of n zeros for the Rows or Collisions of a Picker, which gives it
-// back.
+// Indexes returns an array of n zeros: for the Rows, Collisions or Values of a Picker, which
+// gives it back, or for others, who call GiveIndexes.
 func Indexes(n int) []int32 { return indexes.get(n) }
+
+// GiveIndexes takes an array of Indexes back, which nobody may use any more.
+func GiveIndexes(b []int32) { indexes.put(b) }
 
 // Release gives the arrays of the picker back, and those of its options that come from
 // Indexes. It must not be used any more.
 func (p *Picker) Release() {
-	for _, c := range p.cells {
-		for _, t := range c.trees {
-			if t != nil {
-				t.release()
-			}
-		}
+	for _, t := range p.trees {
+		t.release()
 	}
 	p.top.release()
 	indexes.put(p.cellOf)
 	indexes.put(p.leafOf)
+	indexes.put(p.rows)
+	marks.put(p.marks)
+	marks.put(p.parts)
+	for _, s := range p.o.Spreads {
+		indexes.put(s.Value)
+	}
 	indexes.put(p.o.Rows)
 	indexes.put(p.o.Collisions)
-	p.o = Options{}
-	p.cellOf, p.leafOf, p.cells, p.top = nil, nil, nil, nil
+	*p = Picker{}
 }
 
-func (t *tree) release() {
+func (t tree) release() {
 	values.put(t.value)
 	indexes.put(t.winner)
-	t.value, t.winner = nil, nil
 }
