@@ -23,6 +23,7 @@ type evictions struct {
 	chooser preempt.Chooser
 	holders []preempt.Holder
 	evicted []*model.Allocation
+	first   map[string]bool // see needs; nil until it is asked for
 }
 
 // victimJob is a job whose allocs use nodes.
@@ -44,10 +45,31 @@ func (e *evictions) jobOf(a *model.Allocation) *victimJob {
 	v := e.victims[key]
 	if v == nil {
 		v = &victimJob{job: e.view.JobByID(key.Namespace, key.ID)}
-		v.allowed = e.job.MayPreempt(v.job)
+		v.allowed = e.job.MayPreempt(v.job) && !(key.Namespace == e.job.Namespace && e.needs()[key.ID])
 		e.victims[key] = v
 	}
 	return v
+}
+
+// needs returns the jobs on which this one depends, also by way of others. They never give way
+// to it, however important it is: it would take away what it has waited for.
+func (e *evictions) needs() map[string]bool {
+	if e.first != nil {
+		return e.first
+	}
+	e.first = map[string]bool{}
+	for next := []*model.Job{e.job}; len(next) > 0; next = next[1:] {
+		if next[0] == nil {
+			continue
+		}
+		for _, d := range next[0].DependsOn {
+			if !e.first[d.Name] {
+				e.first[d.Name] = true
+				next = append(next, e.view.JobByID(e.job.Namespace, d.Name))
+			}
+		}
+	}
+	return e.first
 }
 
 func (e *evictions) holds(r *model.AllocatedResources) preempt.Amount {
@@ -107,18 +129,17 @@ func (pl *placer) onRow(row int) (lacks, leaving preempt.Amount, ok bool) {
 		}
 		holds := note(a)
 		count++
-		must := pl.exclusive && feasible.HoldsStaticPort(n, pl.tg, a)
-		switch {
-		case a.ServerTerminalStatus():
+		if a.ServerTerminalStatus() {
 			for d := range leaving {
 				leaving[d] += holds[d]
 			}
-		case a.ClientStatus == model.AllocClientStatusUnknown || !e.jobOf(a).allowed:
-			if must {
-				return lacks, leaving, false
-			}
-		default:
-			e.holders = append(e.holders, preempt.Holder{Alloc: a, Priority: e.jobOf(a).job.Priority, Holds: holds, Must: must})
+			continue
+		}
+		must := pl.exclusive && feasible.HoldsStaticPort(n, pl.tg, a)
+		if of := e.jobOf(a); of.allowed && a.ClientStatus != model.AllocClientStatusUnknown {
+			e.holders = append(e.holders, preempt.Holder{Alloc: a, Priority: of.job.Priority, Holds: holds, Must: must})
+		} else if must {
+			return lacks, leaving, false
 		}
 	}
 	want := ask(pl.shared)

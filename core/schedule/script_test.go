@@ -90,6 +90,9 @@ func (s *script) line(line string) error {
 		j.Stop = true
 		j.Version++
 		s.v.jobs[f[1]] = append(s.v.jobs[f[1]], &j)
+	case "purge":
+		s.v.former[f[1]] = s.v.jobs[f[1]]
+		delete(s.v.jobs, f[1])
 	case "stable":
 		s.v.jobs[f[1]][num(f[2], 0)].Stable = true
 	case "alloc":
@@ -254,8 +257,11 @@ func (s *script) job(id string, args map[string]string) {
 		h.Name, h.Count, h.DependsOn = "h", 1, []*model.Dependency{dependency("g", d)}
 		j.TaskGroups = append(j.TaskGroups, h)
 	}
-	if old := s.v.JobByID("", id); old != nil {
-		j.Version = old.Version + 1
+	switch old := s.v.JobByID("", id); {
+	case old != nil:
+		j.Version, j.CreateIndex = old.Version+1, old.CreateIndex
+	case s.v.former[id] != nil:
+		j.CreateIndex = s.v.index + 1
 	}
 	s.v.jobs[id] = append(s.v.jobs[id], j)
 }

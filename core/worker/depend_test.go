@@ -128,3 +128,36 @@ func TestAJobThatWaitsForAnotherDoesNotHoldItsLaneUp(t *testing.T) {
 		}
 	})
 }
+
+// What is left of the purged job still runs when it is registered again.
+func TestAJobThatIsPurgedIsWaitedForUntilTheNextOneOfItsNameIsComplete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t, 1)
+		l.raised()
+		l.node("n1", 1000)
+		l.register("load", 1)
+		l.dependent("report", "load", 0)
+		synctest.Wait()
+		if l.placed("load") != 1 || l.placed("report") != 0 {
+			t.Fatalf("%d of load and %d of report are placed", l.placed("load"), l.placed("report"))
+		}
+		purge := &model.Evaluation{ID: l.ids.NewID(), Namespace: "default", JobID: "load", Type: "batch", Priority: 50, Status: "pending", TriggeredBy: "job-deregister"}
+		l.propose(&fsm.DeregisterJob{Namespace: "default", ID: "load", Purge: true, Eval: purge})
+		synctest.Wait()
+		l.complete("load") // it ended well, but it was asked to stop, and its job is gone
+		synctest.Wait()
+		if l.placed("report") != 0 {
+			t.Fatal("it was released by a job that does not exist")
+		}
+		l.register("load", 1)
+		synctest.Wait()
+		if l.placed("report") != 0 {
+			t.Fatal("it was released by what the purged job has left")
+		}
+		l.complete("load")
+		synctest.Wait()
+		if l.placed("report") != 1 || l.blocked.Len() != 0 {
+			t.Errorf("%d of report are placed, %d evaluations are blocked", l.placed("report"), l.blocked.Len())
+		}
+	})
+}

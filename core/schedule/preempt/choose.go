@@ -83,7 +83,11 @@ type Chooser struct {
 	steps   int
 	checks  int
 	scratch []Holder
+	room    []Holder // for the holders of the next sets
 }
+
+// roomFor is for how many holders of sets room is made at a time.
+const roomFor = 256
 
 // class is holders that are alike: any of them serves as well as the others.
 type class struct {
@@ -106,9 +110,9 @@ func (c *Chooser) Smallest(holders []Holder, lacks Amount, fits func([]Holder) b
 	}
 	c.holders = holders[:all]
 	if !c.search() {
-		return setOf(c.spare()), true
+		return c.setOf(c.spare()), true
 	}
-	return setOf(c.chosen(c.best)), true
+	return c.setOf(c.chosen(c.best)), true
 }
 
 // order puts what is preempted first at the front: low priority, what must go, what began
@@ -308,8 +312,14 @@ func (c *Chooser) spare() []Holder {
 	return out
 }
 
-func setOf(holders []Holder) Set {
-	s := Set{Holders: slices.Clone(holders)}
+// setOf returns a set with a copy of the holders.
+func (c *Chooser) setOf(holders []Holder) Set {
+	if len(c.room) < len(holders) {
+		c.room = make([]Holder, max(len(holders), roomFor))
+	}
+	s := Set{Holders: c.room[:len(holders):len(holders)]}
+	c.room = c.room[len(holders):]
+	copy(s.Holders, holders)
 	for i := range s.Holders {
 		s.Top, s.Sum = max(s.Top, s.Holders[i].Priority), s.Sum+s.Holders[i].Priority
 	}
