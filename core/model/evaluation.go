@@ -77,6 +77,9 @@ type Evaluation struct {
 	ModifyTime  int64  // Unix ns
 
 	Held map[string]*Hold `json:",omitempty"` // per group: what it waits for
+	// MissingNonNodeResources are volumes that do not exist and that a blocked eval needs, as
+	// csi-volume:NAMESPACE:ID.
+	MissingNonNodeResources []string `json:",omitempty"`
 }
 
 // Purged stands in for a job that no longer exists in evaluations of what it left.

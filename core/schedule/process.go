@@ -4,6 +4,8 @@
 package schedule
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -232,7 +234,7 @@ func (p *process) finish(res *reconcile.Result) {
 	e.Status, e.StatusDescription = model.EvalStatusComplete, ""
 	e.SnapshotIndex, e.ModifyTime = p.view.Index(), p.now.UnixNano()
 	e.QueuedAllocations, e.PlanAnnotations = out.QueuedAllocations, out.Annotations
-	e.FailedTGAllocs, e.BlockedEval, e.NextEval = nil, "", ""
+	e.FailedTGAllocs, e.MissingNonNodeResources, e.BlockedEval, e.NextEval = nil, nil, "", ""
 	e.DeploymentID = p.deploymentID()
 	if len(out.FailedTGAllocs) > 0 {
 		e.FailedTGAllocs = out.FailedTGAllocs
@@ -295,6 +297,23 @@ func (p *process) block(e *model.Evaluation) {
 			e.ClassEligibility[class] = e.ClassEligibility[class] || ok
 		}
 	}
+	if e.EscapedComputedClass { // any node may help, so classes tell nothing
+		e.ClassEligibility = nil
+	}
+	e.MissingNonNodeResources = p.missingVolumes()
+}
+
+// missingVolumes names the volumes that do not exist and without which groups are not placed.
+func (p *process) missingVolumes() (out []string) {
+	for _, m := range p.out.FailedTGAllocs {
+		for reason := range m.ConstraintFiltered {
+			if id, ok := strings.CutPrefix(reason, feasible.ReasonCSIVolume); ok {
+				out = append(out, "csi-volume:"+p.eval.Namespace+":"+id)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func (p *process) deploymentID() string {
