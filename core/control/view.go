@@ -44,6 +44,11 @@ func (v View) AllocsByEval(id string) []*model.Allocation {
 	return v.of(state.TableAllocs).AllocsByEval(id)
 }
 
+// CSIPluginByID is state.View's.
+func (v View) CSIPluginByID(id string) *model.CSIPlugin {
+	return v.of(state.TableNodes).CSIPluginByID(id)
+}
+
 // AllocByID returns an alloc, nil if there is none.
 func (v View) AllocByID(id string) *model.Allocation {
 	return v.of(state.TableAllocs).AllocByID(id)

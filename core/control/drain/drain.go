@@ -8,7 +8,8 @@
 //
 // Service allocs leave first, migrate.max_parallel of a group at a time. Batch and
 // sysbatch allocs may finish until the deadline. System allocs leave last, or stay if
-// the drain ignores them. The drain also awaits the data that goes with successors to
+// the drain ignores them; so do allocs that run a CSI driver, while others use volumes that
+// they can have on another node. The drain also awaits the data that goes with successors to
 // other nodes. At the deadline all remaining allocs are marked for
 // migration and the drain ends.
 package drain
@@ -175,7 +176,48 @@ func (w *work) left(n *model.Node) (service, batch, system []*model.Allocation) 
 			service = append(service, a)
 		}
 	}
+	if slices.ContainsFunc(slices.Concat(service, batch), w.usesVolumes) {
+		others := slices.DeleteFunc(slices.Clone(service), w.unmounts)
+		system = append(system, slices.DeleteFunc(service, func(a *model.Allocation) bool { return !w.unmounts(a) })...)
+		service = others
+	}
 	return service, batch, system
+}
+
+// unmounts reports whether an alloc runs a driver of volumes whose other users can go to other
+// nodes. It leaves after them: only a driver unmounts its volumes. A driver that no other node
+// has must leave first, since they can go nowhere until it is there.
+func (w *work) unmounts(a *model.Allocation) bool {
+	for _, c := range w.driversOf(a) {
+		if c.Type == model.CSIPluginController {
+			continue
+		}
+		if p := w.in.View.CSIPluginByID(c.ID); p != nil {
+			for id, part := range p.Nodes {
+				if n := w.in.View.NodeByID(id); id != a.NodeID && part.Healthy && n != nil && n.Ready() {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// driversOf returns the CSI drivers that an alloc runs.
+func (w *work) driversOf(a *model.Allocation) (out []*model.TaskCSIPluginConfig) {
+	if tg := w.specOf(a); tg != nil {
+		for _, t := range tg.Tasks {
+			if t.CSIPluginConfig != nil {
+				out = append(out, t.CSIPluginConfig)
+			}
+		}
+	}
+	return out
+}
+
+func (w *work) usesVolumes(a *model.Allocation) bool {
+	tg := w.specOf(a)
+	return tg != nil && len(tg.CSIRequests()) > 0 && len(w.driversOf(a)) == 0
 }
 
 // dataLeaves reports whether the data of an ended alloc of the node is still to go to the
@@ -194,12 +236,16 @@ func (w *work) dataLeaves(n *model.Node) bool {
 }
 
 func (w *work) movesData(a *model.Allocation) bool {
+	tg := w.specOf(a)
+	return tg != nil && tg.EphemeralDisk.Moves()
+}
+
+func (w *work) specOf(a *model.Allocation) *model.TaskGroup {
 	job := w.in.View.JobOf(a)
 	if job == nil {
-		return false
+		return nil
 	}
-	tg := job.LookupTaskGroup(a.TaskGroup)
-	return tg != nil && tg.EphemeralDisk.Moves()
+	return job.LookupTaskGroup(a.TaskGroup)
 }
 
 // jobType returns the type of the version that the alloc runs. Allocs of a purged job
