@@ -195,6 +195,18 @@ func TestAHundredThousandVolumesComeInPages(t *testing.T) {
 	}
 }
 
+// The hostpath driver of the Kubernetes project names a node for each volume, which has no name if
+// the volume is nowhere.
+func TestAListWithANodeWithoutANameIsTaken(t *testing.T) {
+	entry := &csi.ListVolumesResponse_Entry{Volume: &csi.Volume{VolumeId: "a"}, Status: &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: []string{""}}}
+	p := before(t, &answering{list: func(*csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+		return &csi.ListVolumesResponse{Entries: []*csi.ListVolumesResponse_Entry{entry}}, nil
+	}})
+	if page, err := p.List(t.Context(), volume.PageRequest{}); err != nil || len(page.Volumes) != 1 || page.Volumes[0].ID != "a" {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
 func TestListsThatDoNotEndOrBeginAnewAreNoticed(t *testing.T) {
 	d := &answering{list: func(*csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 		return &csi.ListVolumesResponse{Entries: []*csi.ListVolumesResponse_Entry{{Volume: &csi.Volume{VolumeId: "a"}}}, NextToken: "same"}, nil

@@ -184,6 +184,9 @@ func addStatus(d *volume.Description, nodes []string, c *csi.VolumeCondition) er
 		return defective("it answered with a volume at %d nodes; at most %d are taken", len(nodes), maxNodes)
 	}
 	for _, n := range nodes {
+		if n == "" { // the hostpath driver names every volume's node, also of one that is nowhere
+			continue
+		}
 		if err := checkID("the id of a node", n); err != nil {
 			return err
 		}
