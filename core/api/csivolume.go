@@ -155,25 +155,26 @@ type CSISnapshots struct {
 // volumeStandings computes standings, and each driver once.
 type volumeStandings struct {
 	v       View
-	plugins map[string]*model.CSIPlugin
+	plugins map[string]*model.CSIPlugin // by id and name of the driver
 }
 
 func newVolumeStandings(v View) *volumeStandings {
 	return &volumeStandings{v: v, plugins: map[string]*model.CSIPlugin{}}
 }
 
-func (s *volumeStandings) plugin(id string) *model.CSIPlugin {
-	p, known := s.plugins[id]
+func (s *volumeStandings) plugin(vol *model.CSIVolume) *model.CSIPlugin {
+	key := vol.PluginID + "\x00" + vol.Driver
+	p, known := s.plugins[key]
 	if !known {
-		p = s.v.CSIPluginByID(id)
-		s.plugins[id] = p
+		p = s.v.CSIPluginByID(vol.PluginID).Of(vol.Driver)
+		s.plugins[key] = p
 	}
 	return p
 }
 
 // of returns the standing of a volume, and the allocs that read and write it.
 func (s *volumeStandings) of(vol *model.CSIVolume) (st CSIStanding, readers, writers []*model.Allocation) {
-	if p := s.plugin(vol.PluginID); p != nil {
+	if p := s.plugin(vol); p != nil {
 		st.Provider, st.ControllerRequired = p.Provider, p.ControllerRequired
 		st.ControllersHealthy, st.ControllersExpected = model.Healthy(p.Controllers), model.Expected(p.ControllerJobs)
 		st.NodesHealthy, st.NodesExpected = model.Healthy(p.Nodes), model.Expected(p.NodeJobs)
@@ -215,15 +216,24 @@ func publicVolume(vol *model.CSIVolume) *model.CSIVolume {
 		}
 		c.MountOptions = &shown
 	}
-	c.Context, c.Topologies = orEmptyMap(c.Context), orEmpty(c.Topologies)
+	c.Context, c.Topologies = orEmptyMap(c.Context), publicTopologies(c.Topologies)
 	return &c
+}
+
+// publicTopologies returns topologies in the shape that clients know: in the reference's
+// answers a null is before those that a driver has named.
+func publicTopologies(all []*model.CSITopology) []*model.CSITopology {
+	if len(all) == 0 {
+		return []*model.CSITopology{}
+	}
+	return append([]*model.CSITopology{nil}, all...)
 }
 
 func viewCSIVolume(v View, vol *model.CSIVolume) *CSIVolume {
 	known := newVolumeStandings(v)
 	st, readers, writers := known.of(vol)
 	out := &CSIVolume{CSIVolume: publicVolume(vol), CSIStanding: st, Allocations: allocStubs(v, slices.Concat(readers, writers)), ReadAllocs: map[string]any{}, WriteAllocs: map[string]any{}}
-	if p := known.plugin(vol.PluginID); p != nil {
+	if p := known.plugin(vol); p != nil {
 		out.ProviderVersion = p.Version
 	}
 	for _, a := range readers {
@@ -251,7 +261,7 @@ func listCSIVolumes(v View, q *query, node, plugin string) result {
 	return listOf(q, p, func(vol *model.CSIVolume) *CSIVolumeStub {
 		st, readers, writers := known.of(vol)
 		return &CSIVolumeStub{
-			ID: vol.ID, Namespace: vol.Namespace, Name: vol.Name, ExternalID: vol.ExternalID, PluginID: vol.PluginID, Topologies: orEmpty(vol.Topologies),
+			ID: vol.ID, Namespace: vol.Namespace, Name: vol.Name, ExternalID: vol.ExternalID, PluginID: vol.PluginID, Topologies: publicTopologies(vol.Topologies),
 			CreateIndex: vol.CreateIndex, ModifyIndex: vol.ModifyIndex, CreateTime: vol.CreateTime, ModifyTime: vol.ModifyTime,
 			CSIStanding: st, CurrentReaders: len(readers), CurrentWriters: len(writers),
 		}

@@ -30,7 +30,11 @@ func askController[T any](ctx context.Context, e *Endpoint, v *model.CSIVolume, 
 			return answer, err
 		}
 	}
-	nodes, err := e.controllers(call.Plugin, cmp.Or(call.ID, call.SourceVolume, call.Name), needs)
+	driver := ""
+	if v != nil {
+		driver = v.Driver
+	}
+	nodes, err := e.controllers(call.Plugin, driver, cmp.Or(call.ID, call.SourceVolume, call.Name), needs)
 	if err != nil {
 		return answer, err
 	}
@@ -52,10 +56,19 @@ func askController[T any](ctx context.Context, e *Endpoint, v *model.CSIVolume, 
 // first one is another for each volume, and the same for all calls about one volume while it is
 // healthy: a call that has not ended although nobody waits for it any more is in its lane there,
 // so that the next call does not overtake it.
-func (e *Endpoint) controllers(plugin, volume string, needs func(*model.CSIControllerInfo) bool) (nodes []string, err error) {
+//
+// If different drivers have the id, only those of the name are asked. Without a name nobody is:
+// a driver must hear nothing of the volumes and secrets of another one.
+func (e *Endpoint) controllers(plugin, driver, volume string, needs func(*model.CSIControllerInfo) bool) (nodes []string, err error) {
 	p := e.Store.View().CSIPluginByID(plugin)
 	if p == nil {
 		return nil, noPlugin(plugin)
+	}
+	if why := p.Contested(); why != "" && driver == "" {
+		return nil, errdefs.FailedPreconditionf("%s", why)
+	}
+	if p = p.Of(driver); len(p.Controllers)+len(p.Nodes) == 0 {
+		return nil, errdefs.Unavailablef("the volume is one of the CSI driver %q, and with the id %q another one runs; run the first again, or register the volume again if its driver has another name now", driver, plugin)
 	}
 	cannot := false
 	for _, id := range slices.Sorted(maps.Keys(p.Controllers)) {

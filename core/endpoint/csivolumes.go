@@ -47,6 +47,17 @@ func (e *Endpoint) CreateCSIVolume(ctx context.Context, v *model.CSIVolume, secr
 	if err != nil {
 		return nil, 0, e.csiUnmade(ctx, v, old == nil, err)
 	}
+	return e.takeCSIVolume(ctx, v, old == nil, made)
+}
+
+// takeCSIVolume notes the volume with which a driver has answered, one after the other, so that
+// two requests do not get the same.
+func (e *Endpoint) takeCSIVolume(ctx context.Context, v *model.CSIVolume, isNew bool, made rpc.StorageDescription) (*model.CSIVolume, uint64, error) {
+	e.taking.Lock()
+	defer e.taking.Unlock()
+	if err := e.csiOwned(v, made.ID); err != nil {
+		return nil, 0, e.csiUnmade(ctx, v, isNew, fmt.Errorf("controller create volume: %w", err))
+	}
 	v.State, v.ExternalID, v.Capacity, v.Context, v.Topologies = "", made.ID, made.CapacityBytes, made.Context, topologiesOf(made.Topologies)
 	return e.putCSIVolume(ctx, v, false)
 }
@@ -67,11 +78,20 @@ func (e *Endpoint) RegisterCSIVolume(ctx context.Context, v *model.CSIVolume, se
 	if p.ControllerRequired || len(p.Controllers) > 0 {
 		call := rpc.StorageCall{Plugin: v.PluginID, ID: v.ExternalID, Access: accessesOf(v), Context: v.Context, Parameters: v.Parameters}
 		if _, err := askController[struct{}](ctx, e, v, nil, rpc.MethodCSIValidate, call); err != nil {
-			return nil, 0, fmt.Errorf("controller validate volume: volume %q cannot be registered: %w", v.ExternalID, err)
+			return nil, 0, unconfirmed(v.ExternalID, err)
 		}
 	}
 	v.ModifyTime = e.Now().UnixNano()
 	return e.putCSIVolume(ctx, v, old == nil)
+}
+
+// unconfirmed says why a volume cannot be registered; for one that the storage system does not
+// have in the reference's words.
+func unconfirmed(externalID string, cause error) error {
+	if errdefs.IsNotFound(cause) {
+		return fmt.Errorf("controller validate volume: CSI.ControllerValidateVolume: volume %q could not be found: %w", externalID, cause)
+	}
+	return fmt.Errorf("controller validate volume: volume %q cannot be registered: %w", externalID, cause)
 }
 
 // admitCSIVolume checks a request, and returns the volume of its id, nil if there is none,
@@ -79,15 +99,19 @@ func (e *Endpoint) RegisterCSIVolume(ctx context.Context, v *model.CSIVolume, se
 func (e *Endpoint) admitCSIVolume(view *state.View, v *model.CSIVolume, secrets model.VolumeSecrets, register bool) (*model.CSIVolume, *model.CSIPlugin, error) {
 	v.State, v.Attachments, v.SecretsKeyID, v.SealedSecrets = "", nil, "", nil
 	v.Name = cmp.Or(v.Name, v.ID)
+	// A client sends back what it has read, in which there are nulls.
+	v.Topologies = slices.DeleteFunc(v.Topologies, func(t *model.CSITopology) bool { return t == nil })
 	old := view.CSIVolumeByID(v.Namespace, v.ID)
-	if !register {
+	if register {
+		v.ExternalID = cmp.Or(v.ExternalID, v.ID) // as with the reference
+	} else {
 		if old != nil && v.ExternalID == old.ExternalID {
 			v.ExternalID = "" // a client sends back what it has read
 		}
 		v.Capacity, v.Context, v.Topologies = 0, nil, nil
 	}
 	if err := v.Validate(register); err != nil {
-		return nil, nil, errdefs.InvalidArgumentf("validation: %s", strings.Join(model.Problems(err), "; "))
+		return nil, nil, invalidCSIVolume(v, register, err)
 	}
 	if err := secrets.Validate(); err != nil {
 		return nil, nil, errdefs.InvalidArgumentf("validation: %s", strings.Join(model.Problems(err), "; "))
@@ -102,7 +126,25 @@ func (e *Endpoint) admitCSIVolume(view *state.View, v *model.CSIVolume, secrets 
 	if p == nil {
 		return nil, nil, noPlugin(v.PluginID)
 	}
+	if why := p.Contested(); why != "" {
+		if old == nil || old.Driver == "" {
+			return nil, nil, errdefs.FailedPreconditionf("%s", why)
+		}
+		p = p.Of(old.Driver)
+	}
+	v.Driver = p.Provider
 	return old, p, nil
+}
+
+// invalidCSIVolume says what is wrong with a volume. If that is an access mode that does not
+// exist and nothing else, it says so in the reference's words; the command line says which
+// modes there are before it asks.
+func invalidCSIVolume(v *model.CSIVolume, register bool, err error) error {
+	problems := model.Problems(err)
+	if mode := v.UnknownAccessMode(); mode != "" && len(problems) == 1 && !register {
+		return model.ValidationError{fmt.Errorf("controller create volume: CSI.ControllerCreateVolume: unknown volume access mode: %.80s", mode)}
+	}
+	return errdefs.InvalidArgumentf("validation: %s", strings.Join(problems, "; "))
 }
 
 func noPlugin(id string) error {
@@ -128,9 +170,6 @@ func (e *Endpoint) makeCSIVolume(ctx context.Context, v *model.CSIVolume) (rpc.S
 	made, err := askController[rpc.StorageDescription](ctx, e, v, (*model.CSIControllerInfo).Creates, rpc.MethodCSICreate, call)
 	if err == nil && made.ID == "" {
 		err = errdefs.Internalf("the driver answered without the id of the volume")
-	}
-	if err == nil {
-		err = e.csiOwned(v, made.ID)
 	}
 	if err != nil {
 		return made, fmt.Errorf("controller create volume: %w", err)
@@ -170,7 +209,7 @@ func (e *Endpoint) csiUnmade(ctx context.Context, v *model.CSIVolume, isNew bool
 func (e *Endpoint) changeCSIVolume(ctx context.Context, old, v *model.CSIVolume, secrets model.VolumeSecrets) (*model.CSIVolume, uint64, error) {
 	row := old.Copy()
 	row.Name, row.RequestedCapacityMin, row.RequestedCapacityMax = v.Name, v.RequestedCapacityMin, v.RequestedCapacityMax
-	row.RequestedCapabilities, row.MountOptions, row.Parameters = v.RequestedCapabilities, v.MountOptions, v.Parameters
+	row.RequestedCapabilities, row.MountOptions, row.Parameters, row.Driver = v.RequestedCapabilities, v.MountOptions, v.Parameters, v.Driver
 	if err := e.sealSecrets(ctx, row, old, secrets); err != nil {
 		return nil, 0, err
 	}
@@ -272,7 +311,7 @@ func (e *Endpoint) DetachCSIVolume(ctx context.Context, namespace, id, nodeID st
 	}
 	at := v.Attachments[nodeID]
 	if at == nil {
-		return 0, errdefs.NotFoundf("volume %q is not attached to node %q; see: drover volume status -type csi %s", id, nodeID, id)
+		return 0, errdefs.NotFoundf("Unknown allocation") // the reference's words; the command line says more
 	}
 	now := *at
 	now.NextTry = 0

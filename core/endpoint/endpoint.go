@@ -104,6 +104,7 @@ type Endpoint struct {
 	Config
 	Calls
 	signing sync.Mutex // held while a signing key is created
+	taking  sync.Mutex // held while a volume of a driver gets its row
 	bodies  bodies
 	first   atomic.Pointer[state.Feed] // created with the Endpoint and not taken yet: see Changes
 }

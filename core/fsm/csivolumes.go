@@ -74,6 +74,9 @@ func (c *MarkCSIVolume) apply(tx *state.Tx) error {
 		if err := csiUnused(tx.View(), cur); err != nil {
 			return err
 		}
+		for _, twin := range tx.View().CSIVolumeTwins(cur) {
+			return errdefs.FailedPreconditionf("volume in use: %s is volume %s of namespace %s, too, which would lose its data; deregister one of them", cur.ID, twin.ID, twin.Namespace)
+		}
 		row.State = model.CSIVolumeDeleting
 	} else if row.State = ""; row.ExternalID == "" {
 		row.State = model.CSIVolumeCreating

@@ -3,6 +3,13 @@
 
 package model
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
 // CSIPlugin is a CSI driver as the nodes report it. It is derived from them and from the
 // jobs whose allocs run it.
 type CSIPlugin struct {
@@ -61,4 +68,56 @@ func (p *CSIPlugin) Attaches() (attaches, known bool) {
 // Schedulable reports whether volumes of the driver can be placed.
 func (p *CSIPlugin) Schedulable() bool {
 	return p != nil && Healthy(p.Nodes) > 0 && (!p.ControllerRequired || Healthy(p.Controllers) > 0)
+}
+
+// providers returns the nodes of each driver that has the id of the plugin, by the name that
+// the driver gives itself.
+func (p *CSIPlugin) providers() map[string][]string {
+	out := map[string][]string{}
+	for _, parts := range []map[string]*CSIInfo{p.Controllers, p.Nodes} {
+		for node, i := range parts {
+			if i.Provider != "" && !slices.Contains(out[i.Provider], node) {
+				out[i.Provider] = append(out[i.Provider], node)
+			}
+		}
+	}
+	return out
+}
+
+// Contested returns "", or which nodes run different drivers with the id of the plugin and what
+// to do about it.
+func (p *CSIPlugin) Contested() string {
+	of := p.providers()
+	if len(of) < 2 {
+		return ""
+	}
+	var which []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		which = append(which, fmt.Sprintf("%q on node %s", name, slices.Min(of[name])))
+	}
+	return fmt.Sprintf("nodes run different drivers with the id %q: %s; give the csi_plugin block of one of their jobs another id", p.ID, strings.Join(which, ", "))
+}
+
+// Providers returns the names of all drivers that have the id of the plugin.
+func (p *CSIPlugin) Providers() string {
+	return strings.Join(slices.Sorted(maps.Keys(p.providers())), ", ")
+}
+
+// Of returns the plugin with those parts only that are the driver of a name: another one of the
+// same id has other volumes. "" is the name of one that is not known.
+func (p *CSIPlugin) Of(driver string) *CSIPlugin {
+	if p == nil || driver == "" {
+		return p
+	}
+	one := *p
+	one.Provider, one.Version, one.Controllers, one.Nodes = driver, "", map[string]*CSIInfo{}, map[string]*CSIInfo{}
+	for _, side := range []struct{ from, to map[string]*CSIInfo }{{p.Controllers, one.Controllers}, {p.Nodes, one.Nodes}} {
+		for node, i := range side.from {
+			if i.Provider == "" || i.Provider == driver {
+				side.to[node] = i
+				one.Version = max(one.Version, i.ProviderVersion)
+			}
+		}
+	}
+	return &one
 }

@@ -41,3 +41,27 @@ func TestACSIPluginSaysWhichDriverItIs(t *testing.T) {
 		}
 	}
 }
+
+func TestDriversWithOneIDAreToldApart(t *testing.T) {
+	part := func(provider string) *model.CSIInfo {
+		return &model.CSIInfo{PluginID: "disk", Provider: provider, ProviderVersion: "1 of " + provider, Healthy: true, ControllerInfo: &model.CSIControllerInfo{SupportsAttachDetach: provider == "b"}}
+	}
+	p := &model.CSIPlugin{
+		ID: "disk", Controllers: map[string]*model.CSIInfo{"n1": part("a"), "n3": part("b")},
+		Nodes: map[string]*model.CSIInfo{"n1": part("a"), "n2": part("a"), "n3": part("b"), "n4": part("")},
+	}
+	want := `nodes run different drivers with the id "disk": "a" on node n1, "b" on node n3; give the csi_plugin block of one of their jobs another id`
+	if got := p.Contested(); got != want || p.Providers() != "a, b" {
+		t.Errorf("got %q of %q", got, p.Providers())
+	}
+	a, b := p.Of("a"), p.Of("b")
+	if len(a.Controllers) != 1 || len(a.Nodes) != 3 || a.Version != "1 of a" || a.Contested() != "" || b.Nodes["n3"] == nil || b.Nodes["n1"] != nil {
+		t.Errorf("a is %+v, b is %+v", a, b)
+	}
+	if attaches, known := b.Attaches(); !attaches || !known {
+		t.Error("what b can do is taken from a")
+	}
+	if p.Of("") != p || (*model.CSIPlugin)(nil).Of("a") != nil || len(p.Of("c").Controllers) != 0 {
+		t.Error("the driver of an unknown name, and one that does not run")
+	}
+}

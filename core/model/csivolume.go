@@ -46,6 +46,11 @@ type CSIVolume struct {
 	ModifyIndex uint64
 	CreateTime  int64 // Unix ns
 	ModifyTime  int64 // Unix ns
+
+	// Driver is the name that the driver of the volume gave itself when it was created or
+	// registered: another driver with the id PluginID has nothing to do with it. "" is one that
+	// is not known.
+	Driver string `json:"-"`
 }
 
 // States of a CSIVolume in which nothing may be placed on it.
@@ -140,8 +145,19 @@ func (v *CSIVolume) Validate(registered bool) error {
 	return p.err()
 }
 
+// CheckModes returns an error that says which modes there are, unless the volume has only such.
+func (v *CSIVolume) CheckModes() error {
+	var p ValidationError
+	v.validateModes(&p)
+	return p.err()
+}
+
 func (v *CSIVolume) validateCapabilities(p *ValidationError) {
 	validateCapacity(p, v.RequestedCapacityMin, v.RequestedCapacityMax)
+	v.validateModes(p)
+}
+
+func (v *CSIVolume) validateModes(p *ValidationError) {
 	validateVolumeCapabilities(p, v.RequestedCapabilities, func(c *VolumeCapability) {
 		if c.AttachmentMode != AttachmentFileSystem && c.AttachmentMode != AttachmentBlockDevice {
 			p.addf("unknown volume attachment mode: %.80q; use %q or %q", c.AttachmentMode, AttachmentFileSystem, AttachmentBlockDevice)
@@ -150,6 +166,16 @@ func (v *CSIVolume) validateCapabilities(p *ValidationError) {
 			p.addf("unknown volume access mode: %.80q; use one of %s", c.AccessMode, strings.Join(CSIAccessModes, ", "))
 		}
 	})
+}
+
+// UnknownAccessMode returns an access mode of the volume that does not exist, or "".
+func (v *CSIVolume) UnknownAccessMode() string {
+	for _, c := range v.RequestedCapabilities {
+		if c != nil && !slices.Contains(CSIAccessModes, c.AccessMode) {
+			return c.AccessMode
+		}
+	}
+	return ""
 }
 
 func (v *CSIVolume) validateBounds(p *ValidationError) {
@@ -262,12 +288,24 @@ func (u CSIUse) Excludes(o CSIUse) string {
 	switch {
 	case u.AttachmentMode != o.AttachmentMode || u.AccessMode != o.AccessMode:
 		return "is in use with access mode " + o.AccessMode + " and attachment mode " + o.AttachmentMode
-	case u.Writes && o.Writes && u.AccessMode != AccessSingleNodeMultiWriter && u.AccessMode != AccessMultiNodeMultiWriter:
+	}
+	return u.Clashes(o)
+}
+
+// Clashes returns why two allocs cannot use one volume of a storage system at the same time, be
+// it as two volumes here that are used in different modes, or "".
+func (u CSIUse) Clashes(o CSIUse) string {
+	switch {
+	case u.Writes && o.Writes && !(manyWrite(u.AccessMode) && manyWrite(o.AccessMode)):
 		return "has exhausted its available writer claims"
-	case u.NodeID != o.NodeID && strings.HasPrefix(u.AccessMode, "single-node-"):
+	case u.NodeID != o.NodeID && (strings.HasPrefix(u.AccessMode, "single-node-") || strings.HasPrefix(o.AccessMode, "single-node-")):
 		return "is in use on another node"
 	}
 	return ""
+}
+
+func manyWrite(mode string) bool {
+	return mode == AccessSingleNodeMultiWriter || mode == AccessMultiNodeMultiWriter
 }
 
 // CSIRequest returns the request by which an alloc of a group asks for a volume of type csi,

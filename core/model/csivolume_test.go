@@ -68,3 +68,14 @@ func TestSecretsOfAVolumeAreNotInWhatIsWrongWithThem(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestModesThatDoNotExistAreNamedWithThoseThatDo(t *testing.T) {
+	v := &model.CSIVolume{RequestedCapabilities: []*model.VolumeCapability{{AccessMode: "single-node-writer", AttachmentMode: "file-system"}}}
+	if err := v.CheckModes(); err != nil || v.UnknownAccessMode() != "" {
+		t.Errorf("%v, %q", err, v.UnknownAccessMode())
+	}
+	v.RequestedCapabilities[0].AccessMode = "zz"
+	if err := v.CheckModes(); err == nil || !strings.Contains(err.Error(), `"zz"; use one of multi-node-reader-only`) || v.UnknownAccessMode() != "zz" {
+		t.Errorf("%v, %q", err, v.UnknownAccessMode())
+	}
+}

@@ -53,6 +53,7 @@ func (v *memView) CSIVolumeHolders(ns, id string) (out []*model.Allocation) {
 	}
 	return out
 }
+func (v *memView) CSIVolumeTwins(*model.CSIVolume) []*model.CSIVolume    { return nil }
 func (v *memView) VolumeClaimOf(c *model.VolumeClaim) *model.VolumeClaim { return v.claims[c.Slot()] }
 
 func (v *memView) Index() uint64 { return v.index }

@@ -14,17 +14,29 @@ import (
 // TableCSIVolumes is the name of the table of volumes of type csi.
 const TableCSIVolumes = "csi_volumes"
 
-const csiVolumesByPlugin = 0
+const (
+	csiVolumesByPlugin = iota
+	csiVolumesByExternal
+)
 
 var csiVolumeTable = &kind[model.CSIVolume]{
 	heading: heading{name: TableCSIVolumes},
 	schema: schema[model.CSIVolume]{
 		id: func(v *model.CSIVolume) string { return JobKey(v.Namespace, v.ID) },
 		secondaries: []secondary[model.CSIVolume]{
-			csiVolumesByPlugin: {name: "plugin", key: func(v *model.CSIVolume) string { return v.PluginID }},
+			csiVolumesByPlugin:   {name: "plugin", key: func(v *model.CSIVolume) string { return v.PluginID }},
+			csiVolumesByExternal: {name: "external", key: externalKey},
 		},
 	},
 	record: 82,
+}
+
+// externalKey identifies a volume in the storage systems of all drivers; "" if it has none yet.
+func externalKey(v *model.CSIVolume) string {
+	if v.ExternalID == "" {
+		return ""
+	}
+	return v.PluginID + "\x00" + v.ExternalID
 }
 
 // csiHold says that an alloc that has not ended asks for a volume, which need not exist.
@@ -61,6 +73,21 @@ func (v *View) CSIVolumesByPlugin(plugin string) []*model.CSIVolume {
 	return csiVolumeTable.in(v.t).list(csiVolumesByPlugin, plugin)
 }
 
+// CSIVolumeTwins returns the other volumes that are the same one in the storage system: it may
+// be registered several times, also in several namespaces.
+func (v *View) CSIVolumeTwins(vol *model.CSIVolume) (out []*model.CSIVolume) {
+	key := externalKey(vol)
+	if key == "" {
+		return nil
+	}
+	for _, other := range csiVolumeTable.in(v.t).list(csiVolumesByExternal, key) {
+		if (other.ID != vol.ID || other.Namespace != vol.Namespace) && (other.Driver == vol.Driver || other.Driver == "" || vol.Driver == "") {
+			out = append(out, other)
+		}
+	}
+	return out
+}
+
 // CSIVolumeHolders returns the allocs that have not ended and ask for a volume, ordered by
 // id. This is all that is known of its use: nothing is counted.
 func (v *View) CSIVolumeHolders(ns, id string) (out []*model.Allocation) {
@@ -91,6 +118,9 @@ func (v *View) CSIPluginByID(id string) *model.CSIPlugin {
 		}
 		v.addSite(p, s.NodeID)
 	}
+	if p != nil {
+		p.Provider = p.Providers()
+	}
 	return p
 }
 
@@ -111,7 +141,7 @@ func (v *View) addSite(p *model.CSIPlugin, nodeID string) {
 // siteOf returns what a node reports of a driver; nothing is healthy on a node that is out
 // of reach.
 func (v *View) siteOf(p *model.CSIPlugin, jobs map[string]map[string]*model.CSIPluginJob, n *model.Node, c *model.CSIInfo) *model.CSIInfo {
-	p.Provider, p.Version = c.Provider, c.ProviderVersion
+	p.Version = c.ProviderVersion
 	p.ControllerRequired = p.ControllerRequired || c.RequiresControllerPlugin
 	p.ModifyTime = max(p.ModifyTime, c.UpdateTime.UnixNano())
 	v.addPluginJob(p, jobs, c.AllocID)

@@ -212,6 +212,9 @@ func (s *session) describeCSIPlugin(p *api.CSIPlugin, short bool) {
 		}
 		s.table([]string{"Node ID", "Alloc ID", "Healthy", "Description", "Since"}, rows)
 	}
+	if why := p.Contested(); why != "" {
+		s.printf("\nWarning: %s", visible(why))
+	}
 	if !short {
 		s.title("\nAllocations")
 		s.allocTable(p.Allocations)

@@ -110,6 +110,9 @@ func (s *session) csiSpecOf(src []byte, path, id string) (*api.CSIVolumeSpec, er
 	if v.ID == "" {
 		return nil, fmt.Errorf("%s: a volume of type csi needs an id, by which jobs ask for it", path)
 	}
+	if err := v.CheckModes(); err != nil {
+		return nil, fmt.Errorf("%s: %s", path, strings.Join(model.Problems(err), "; "))
+	}
 	if err := s.enterNamespace(&v.Namespace); err != nil {
 		return nil, err
 	}
@@ -335,6 +338,7 @@ func volumeDetach() spec {
 					}
 					switch len(found) {
 					case 0:
+						return fmt.Errorf("volume %q is not attached to node %q; see: drover volume status -type csi %s", v.ID, node, v.ID)
 					case 1:
 						node = found[0].id
 					default:

@@ -129,6 +129,12 @@ func TestVolumesOfTypeCSI(t *testing.T) {
 			t.Errorf("%s: %+v", verb, r)
 		}
 	}
+	if r := f.at(t, with(strings.Replace(spec, "single-node-writer", "some", 1), false), "volume", "create", "-"); r.code != 1 || !strings.Contains(r.err, `"some"; use one of`) {
+		t.Errorf("a mode that does not exist: %+v", r)
+	}
+	if r := f.at(t, nil, "volume", "detach", "db", "beef"); r.code != 1 || !strings.Contains(r.err, `volume "db" is not attached to node "beef"`) {
+		t.Errorf("detach from a node that has nothing: %+v", r)
+	}
 	for line, want := range map[string]string{"volume deregister y": "no volume with prefix or id", "volume snapshot list -plugin y": "no CSI driver"} {
 		empty := newFake(t, map[string]string{"GET /v1/volumes": "[]", "GET /v1/plugins": "[]"})
 		if r := empty.at(t, nil, strings.Fields(line)...); r.code != 1 || !strings.Contains(r.err, want) {

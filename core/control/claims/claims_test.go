@@ -341,3 +341,42 @@ func TestAVolumeInUseIsNotDeleted(t *testing.T) {
 		}
 	}
 }
+
+// twin registers the volume of "db" again, in another namespace.
+func (c *cluster) twin() *model.CSIVolume {
+	c.Helper()
+	c.must(&fsm.UpsertNamespaces{Namespaces: []*model.Namespace{{Name: "other"}}})
+	v := c.volume().Copy()
+	v.ID, v.Namespace = "archive", "other"
+	c.must(&fsm.PutCSIVolume{Volume: v, New: true})
+	return v
+}
+
+func TestAVolumeThatIsRegisteredTwiceHasOneWriterAndIsNotDeleted(t *testing.T) {
+	c := newCluster(t)
+	v := c.twin()
+	data, err := fsm.Encode(&fsm.MarkCSIVolume{Namespace: "default", ID: "db", Deleting: true, Now: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Propose(t.Context(), data); err == nil || !strings.Contains(err.Error(), "db is volume archive of namespace other, too") {
+		t.Errorf("its data is deleted with one of them: %v", err)
+	}
+	c.place("a1", "n0", "")
+	ask := map[string]*model.VolumeRequest{"v": {Name: "v", Type: "csi", Source: "archive", AccessMode: "single-node-writer", AttachmentMode: "file-system"}}
+	c.must(&fsm.UpsertJob{Job: &model.Job{ID: "j", Namespace: "other", Type: "service", TaskGroups: []*model.TaskGroup{{Name: "g", Count: 1, Volumes: ask, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec"}}}}}})
+	at := c.store.View().Index()
+	c.must(&fsm.ApplyPlan{VerifiedIndex: at, Plan: &model.Plan{Namespace: "other", JobID: "j", SnapshotIndex: at, Place: []*model.Allocation{
+		{ID: "b1", Name: "j.g[0]", Namespace: "other", JobID: "j", TaskGroup: "g", NodeID: "n1", ClientStatus: model.AllocClientStatusPending, DesiredStatus: "run"},
+	}}})
+	if _, err := claims.Decide(c.store.View(), "n1", "b1", "v"); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "is held by alloc a1") {
+		t.Errorf("two allocs write to one volume of the storage system: %v", err)
+	}
+	if _, err := claims.Decide(c.store.View(), "n0", "a1", "v"); !errdefs.IsUnavailable(err) || strings.Contains(err.Error(), "is held by") {
+		t.Errorf("the older one does not have it: %v", err)
+	}
+	c.end("a1", model.AllocClientStatusComplete)
+	if _, err := claims.Decide(c.store.View(), "n1", "b1", "v"); err != nil && strings.Contains(err.Error(), "is held by") {
+		t.Errorf("of %s: %v", v.ID, err)
+	}
+}

@@ -89,7 +89,7 @@ func matches(use model.CSIUse, at *model.CSIAttachment) bool {
 
 // toAttach returns an attachment that is to be made, or when one may be tried again.
 func toAttach(v *state.View, vol *model.CSIVolume, wanted map[string]model.CSIUse, now time.Time) (_ *model.CSIAttachment, again int64) {
-	p := v.CSIPluginByID(vol.PluginID)
+	p := v.CSIPluginByID(vol.PluginID).Of(vol.Driver)
 	if p == nil || vol.State != "" {
 		return nil, 0
 	}
@@ -162,14 +162,24 @@ func groupOf(v *state.View, a *model.Allocation) *model.TaskGroup {
 func excluded(v *state.View, vol *model.CSIVolume, a *model.Allocation, r *model.VolumeRequest, holders []*model.Allocation) *model.Allocation {
 	use := model.CSIUseOf(a.NodeID, r)
 	for _, other := range holders {
-		if other.ID == a.ID || other.CreateIndex > a.CreateIndex || other.CreateIndex == a.CreateIndex && other.ID > a.ID {
-			continue
-		}
-		if or := requestOf(v, other, vol); or != nil && use.Excludes(model.CSIUseOf(other.NodeID, or)) != "" {
+		if or := requestOf(v, other, vol); or != nil && older(other, a) && use.Excludes(model.CSIUseOf(other.NodeID, or)) != "" {
 			return other
 		}
 	}
+	for _, twin := range v.CSIVolumeTwins(vol) {
+		for _, other := range v.CSIVolumeHolders(twin.Namespace, twin.ID) {
+			or := requestOf(v, other, twin)
+			if or != nil && older(other, a) && use.Clashes(model.CSIUseOf(other.NodeID, or)) != "" {
+				return other
+			}
+		}
+	}
 	return nil
+}
+
+// older reports whether an alloc has a volume rather than another one.
+func older(other, a *model.Allocation) bool {
+	return other.CreateIndex < a.CreateIndex || other.CreateIndex == a.CreateIndex && other.ID < a.ID
 }
 
 // Grant is a volume that an alloc may use.
@@ -209,7 +219,7 @@ func Decide(v *state.View, nodeID, allocID, name string) (*Grant, error) {
 }
 
 func decideAttached(v *state.View, vol *model.CSIVolume, r *model.VolumeRequest, nodeID string) (*Grant, error) {
-	p := v.CSIPluginByID(vol.PluginID)
+	p := v.CSIPluginByID(vol.PluginID).Of(vol.Driver)
 	if p == nil || p.Nodes[nodeID] == nil {
 		return nil, errdefs.Unavailablef("volume %q needs the CSI driver %q, which does not run on this node at the moment", vol.ID, vol.PluginID)
 	}

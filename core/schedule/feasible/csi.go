@@ -42,6 +42,8 @@ func (m *mount) csiRefused(s VolumeView, n *model.Node) (*model.CSIVolume, strin
 	switch on := n.CSINodePlugins[vol.PluginID]; {
 	case on == nil:
 		return nil, "CSI plugin " + vol.PluginID + " is missing"
+	case vol.Driver != "" && on.Provider != "" && on.Provider != vol.Driver:
+		return nil, "CSI plugin " + vol.PluginID + " of the node is the driver " + on.Provider + ", and CSI volume " + vol.ID + " is one of the driver " + vol.Driver
 	case !on.Healthy:
 		return nil, "CSI plugin " + vol.PluginID + " is unhealthy"
 	case on.NodeInfo != nil && !vol.AccessibleFrom(on.NodeInfo.AccessibleTopology):
@@ -56,6 +58,19 @@ func (m *mount) csiRefused(s VolumeView, n *model.Node) (*model.CSIVolume, strin
 // have ended, even if they were asked to stop.
 func (m *mount) csiTaken(s VolumeView, n *model.Node, vol *model.CSIVolume, placed []*model.Allocation, gives func(*model.Allocation) bool) string {
 	use := model.CSIUseOf(n.ID, m.ask)
+	if why := usersOf(s, vol, placed, gives, use.Excludes); why != "" {
+		return "CSI volume " + vol.ID + " " + why
+	}
+	for _, twin := range s.CSIVolumeTwins(vol) {
+		if why := usersOf(s, twin, placed, gives, use.Clashes); why != "" {
+			return "CSI volume " + vol.ID + " is volume " + twin.ID + " of namespace " + twin.Namespace + " in the storage system, which " + why
+		}
+	}
+	return ""
+}
+
+// usersOf returns what is against those who use a volume in the state or will by the plan, or "".
+func usersOf(s VolumeView, vol *model.CSIVolume, placed []*model.Allocation, gives func(*model.Allocation) bool, against func(model.CSIUse) string) string {
 	for _, list := range [][]*model.Allocation{s.CSIVolumeHolders(vol.Namespace, vol.ID), placed} {
 		for _, a := range list {
 			if a.Namespace != vol.Namespace || gives(a) {
@@ -65,8 +80,8 @@ func (m *mount) csiTaken(s VolumeView, n *model.Node, vol *model.CSIVolume, plac
 				if other.name() != vol.ID {
 					continue
 				}
-				if why := use.Excludes(model.CSIUseOf(a.NodeID, other.ask)); why != "" {
-					return "CSI volume " + vol.ID + " " + why
+				if why := against(model.CSIUseOf(a.NodeID, other.ask)); why != "" {
+					return why
 				}
 			}
 		}

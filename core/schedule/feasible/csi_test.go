@@ -15,6 +15,8 @@ type shelves struct {
 	view
 	vol     *model.CSIVolume
 	holders []*model.Allocation
+	twin    *model.CSIVolume    // the same volume of the storage system
+	twins   []*model.Allocation // its holders
 	jobs    map[string]*model.Job
 }
 
@@ -24,8 +26,19 @@ func (s shelves) CSIVolumeByID(_, id string) *model.CSIVolume {
 	}
 	return nil
 }
-func (s shelves) CSIVolumeHolders(string, string) []*model.Allocation { return s.holders }
-func (s shelves) JobOf(a *model.Allocation) *model.Job                { return s.jobs[a.JobID] }
+func (s shelves) CSIVolumeHolders(_, id string) []*model.Allocation {
+	if s.twin != nil && s.twin.ID == id {
+		return s.twins
+	}
+	return s.holders
+}
+func (s shelves) CSIVolumeTwins(*model.CSIVolume) []*model.CSIVolume {
+	if s.twin == nil {
+		return nil
+	}
+	return []*model.CSIVolume{s.twin}
+}
+func (s shelves) JobOf(a *model.Allocation) *model.Job { return s.jobs[a.JobID] }
 
 func csiJob(id, mode string, readOnly bool) *model.Job {
 	return &model.Job{ID: id, Namespace: "default", TaskGroups: []*model.TaskGroup{{
@@ -62,7 +75,10 @@ func TestWhyANodeCannotHaveAVolumeOfTypeCSI(t *testing.T) {
 		"CSI volume db is being deleted":   bad(func(_ *model.Node, v *model.CSIVolume) { v.State = model.CSIVolumeDeleting }),
 		"CSI volume db is not created yet": bad(func(_ *model.Node, v *model.CSIVolume) { v.ExternalID = "" }),
 		"CSI plugin p is missing":          bad(func(n *model.Node, _ *model.CSIVolume) { n.CSINodePlugins = nil }),
-		"CSI plugin p is unhealthy":        bad(func(n *model.Node, _ *model.CSIVolume) { n.CSINodePlugins["p"].Healthy = false }),
+		"CSI plugin p of the node is the driver b, and CSI volume db is one of the driver a": bad(func(n *model.Node, v *model.CSIVolume) {
+			n.CSINodePlugins["p"].Provider, v.Driver = "b", "a"
+		}),
+		"CSI plugin p is unhealthy": bad(func(n *model.Node, _ *model.CSIVolume) { n.CSINodePlugins["p"].Healthy = false }),
 		"CSI volume db does not offer access mode single-node-writer with attachment mode file-system": bad(func(_ *model.Node, v *model.CSIVolume) { v.RequestedCapabilities = nil }),
 		"CSI volume db is not accessible from the location of the node": bad(func(_ *model.Node, v *model.CSIVolume) {
 			v.Topologies = []*model.CSITopology{nil, {Segments: map[string]string{"zone": "b"}}}
@@ -116,6 +132,39 @@ func TestWhoMayUseAVolumeOfTypeCSITogether(t *testing.T) {
 		s.holders = nil
 		if got := feasible.Fits(s, csiNode("n1"), feasible.Change{Place: place, Elsewhere: elsewhere}); got != c.want {
 			t.Errorf("%+v: in one plan: %q", c, got)
+		}
+	}
+}
+
+func TestOneVolumeOfAStorageSystemHasOneWriterUnderAllItsIDs(t *testing.T) {
+	const same = "CSI volume db is volume archive of namespace other in the storage system, which "
+	for _, c := range []struct {
+		held, asked string
+		sameNode    bool
+		want        string
+	}{
+		{held: "single-node-writer", asked: "single-node-writer", sameNode: true, want: same + "has exhausted its available writer claims"},
+		{held: "multi-node-multi-writer", asked: "multi-node-multi-writer"},
+		{held: "multi-node-multi-writer", asked: "single-node-writer", want: same + "has exhausted its available writer claims"},
+		{held: "multi-node-reader-only", asked: "multi-node-multi-writer"},
+		{held: "single-node-reader-only", asked: "multi-node-multi-writer", want: same + "is in use on another node"},
+	} {
+		holder, asks := csiJob("holder", c.held, false), csiJob("asks", c.asked, false)
+		holder.Namespace = "other"
+		holder.TaskGroups[0].Volumes["v"].Source = "archive"
+		holder.TaskGroups[0].Volumes["v"].ReadOnly = c.held == "single-node-reader-only"
+		on := "n2"
+		if c.sameNode {
+			on = "n1"
+		}
+		twin := csiVolume(model.CSIAccessModes...)
+		twin.ID, twin.Namespace = "archive", "other"
+		s := shelves{
+			vol: csiVolume(model.CSIAccessModes...), twin: twin, jobs: map[string]*model.Job{"holder": holder, "asks": asks},
+			twins: []*model.Allocation{{ID: "h", Namespace: "other", JobID: "holder", TaskGroup: "g", NodeID: on}},
+		}
+		if got := feasible.NewChecker(asks, asks.TaskGroups[0]).WithVolumes(s).Check(csiNode("n1")); got != c.want {
+			t.Errorf("%+v: got %q", c, got)
 		}
 	}
 }

@@ -63,6 +63,7 @@ func (v view) HostVolumeByID(string) *model.HostVolume             { return nil 
 func (v view) HostVolumesByNode(string) []*model.HostVolume        { return nil }
 func (v view) CSIVolumeByID(string, string) *model.CSIVolume       { return nil }
 func (v view) CSIVolumeHolders(string, string) []*model.Allocation { return nil }
+func (v view) CSIVolumeTwins(*model.CSIVolume) []*model.CSIVolume  { return nil }
 func (v view) VolumeClaimOf(*model.VolumeClaim) *model.VolumeClaim { return nil }
 func accepts(n *model.Node, tg *model.TaskGroup, r *model.AllocatedResources) string {
 	return feasible.Fits(view{&model.Job{TaskGroups: []*model.TaskGroup{tg}}}, n, feasible.Change{Place: []*model.Allocation{{TaskGroup: "g", AllocatedResources: r}}})

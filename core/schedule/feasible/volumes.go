@@ -22,6 +22,8 @@ type VolumeView interface {
 	// CSIVolumeHolders returns the allocs that have not ended and ask for a volume of type
 	// csi.
 	CSIVolumeHolders(namespace, id string) []*model.Allocation
+	// CSIVolumeTwins returns the other volumes that are the same one in the storage system.
+	CSIVolumeTwins(vol *model.CSIVolume) []*model.CSIVolume
 }
 
 // mount is a host volume that an alloc requests.

@@ -1,0 +1,173 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package endpoint_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/drover-project/drover/core/fsm"
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// array is the nodes of a cluster with the controllers of drivers. They answer with a volume.
+type array struct {
+	mu    sync.Mutex
+	id    string // of the volume
+	fails error
+	calls []string
+}
+
+type arrayNode struct {
+	*array
+	id string
+}
+
+func (n arrayNode) Call(_ context.Context, call rpc.Call, _ <-chan []byte, send func([]byte) error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls = append(n.calls, n.id+" "+call.Method)
+	if n.fails != nil {
+		return n.fails
+	}
+	return send([]byte(fmt.Sprintf(`{"ID":%q,"CapacityBytes":5}`, n.array.id)))
+}
+
+// newArray has the nodes of a server run drivers with the id "p", by the names that these give
+// themselves.
+func newArray(t *testing.T, s *server, drivers map[string]string) *array {
+	t.Helper()
+	for _, cmd := range []fsm.Command{&fsm.BeginTerm{ClusterID: "c", TermID: "t"}, &fsm.RaiseLevel{Level: fsm.Level}, &fsm.UpsertNamespaces{Namespaces: []*model.Namespace{{Name: "default"}}}} {
+		if _, _, err := s.Raft.Propose(s.ctx, encode(t, cmd)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for node, driver := range drivers {
+		s.runsDriver(t, node, driver)
+	}
+	a := &array{id: "x1"}
+	s.Nodes = func(id string) (rpc.Node, error) { return arrayNode{a, id}, nil }
+	return a
+}
+
+func (s *server) runsDriver(t *testing.T, node, driver string) {
+	t.Helper()
+	info := func() map[string]*model.CSIInfo {
+		return map[string]*model.CSIInfo{"p": {PluginID: "p", Provider: driver, Healthy: true, RequiresControllerPlugin: true, ControllerInfo: &model.CSIControllerInfo{SupportsCreateDelete: true}, NodeInfo: &model.CSINodeInfo{ID: node}}}
+	}
+	if _, _, err := s.Raft.Propose(s.ctx, encode(t, &fsm.RegisterNode{Node: &model.Node{ID: node, Status: model.NodeStatusReady, CSIControllerPlugins: info(), CSINodePlugins: info()}})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func arrayVolume(id string) *model.CSIVolume {
+	return &model.CSIVolume{ID: id, Namespace: "default", PluginID: "p", RequestedCapabilities: []*model.VolumeCapability{{AccessMode: "single-node-writer", AttachmentMode: "file-system"}}}
+}
+
+func TestAVolumeBelongsToTheDriverThatHasMadeItAndNoOtherIsAskedAboutIt(t *testing.T) {
+	s := newServer(t)
+	a := newArray(t, s, map[string]string{"n1": "org.a", "n2": "org.b"})
+	_, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("db"), nil)
+	if want := `nodes run different drivers with the id "p": "org.a" on node n1, "org.b" on node n2; give the csi_plugin block of one of their jobs another id`; !errdefs.IsFailedPrecondition(err) || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.ExternalCSIVolumes(s.ctx, "p", 0, ""); err == nil || !strings.Contains(err.Error(), "different drivers") {
+		t.Errorf("a list of the volumes of nobody knows whom: %v", err)
+	}
+	s.runsDriver(t, "n2", "org.a")
+	if v, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("db"), nil); err != nil || v.Driver != "org.a" {
+		t.Fatal(v, err)
+	}
+	s.runsDriver(t, "n2", "org.b")
+	s.runsDriver(t, "n3", "org.b")
+	if _, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("db"), nil); err != nil {
+		t.Errorf("a volume whose driver is known cannot be changed: %v", err)
+	}
+	a.calls = nil
+	if _, err := s.DeleteCSIVolume(s.ctx, "default", "db", nil); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"n1 " + rpc.MethodCSIDelete}; !slices.Equal(a.calls, want) {
+		t.Errorf("asked were %v, want %v", a.calls, want)
+	}
+
+	s.runsDriver(t, "n2", "org.a")
+	s.runsDriver(t, "n3", "org.a")
+	if _, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("db"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		s.runsDriver(t, n, "org.b")
+	}
+	if _, err := s.DeleteCSIVolume(s.ctx, "default", "db", nil); err == nil || !strings.Contains(err.Error(), `the volume is one of the CSI driver "org.a"`) {
+		t.Errorf("another driver was asked: %v", err)
+	}
+	again := arrayVolume("db")
+	again.ExternalID = "x1"
+	if v, _, err := s.RegisterCSIVolume(s.ctx, again, nil); err != nil || v.Driver != "org.b" {
+		t.Errorf("a driver with a new name: %+v, %v", v, err)
+	}
+}
+
+func TestADriverThatAnswersWithAnotherVolumeMakesNoSecondRowForIt(t *testing.T) {
+	s := newServer(t)
+	newArray(t, s, map[string]string{"n1": "org.a"})
+	const volumes = 8
+	errs := make([]error, volumes)
+	var wg sync.WaitGroup
+	for i := range volumes {
+		wg.Go(func() { _, _, errs[i] = s.CreateCSIVolume(s.ctx, arrayVolume(fmt.Sprint("db", i)), nil) })
+	}
+	wg.Wait()
+	made := 0
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			made++
+		case !errdefs.IsAlreadyExists(err) || !strings.Contains(err.Error(), `the driver answers with "x1", which is volume "db`):
+			t.Errorf("got %v", err)
+		}
+	}
+	if rows := s.state().CSIVolumesByPlugin("p"); made != 1 || len(rows) != 1 {
+		t.Errorf("%d of them were made, and there are %d", made, len(rows))
+	}
+}
+
+func TestVolumesOfTypeCSIAreRefusedInTheWordsOfTheRecords(t *testing.T) {
+	s := newServer(t)
+	a := newArray(t, s, map[string]string{"n1": "org.a"})
+	unknown := arrayVolume("x")
+	unknown.RequestedCapabilities[0].AccessMode = "zz"
+	for want, do := range map[string]func() error{
+		"1 error occurred:\n\t* controller create volume: CSI.ControllerCreateVolume: unknown volume access mode: zz\n\n": func() error { _, _, err := s.CreateCSIVolume(s.ctx, unknown, nil); return err },
+		"Unknown allocation": func() error {
+			if _, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("db"), nil); err != nil {
+				return err
+			}
+			_, err := s.DetachCSIVolume(s.ctx, "default", "db", "n1")
+			return err
+		},
+		`controller validate volume: CSI.ControllerValidateVolume: volume "db3" could not be found: there is none`: func() error {
+			a.fails = errdefs.NotFoundf("there is none")
+			defer func() { a.fails = nil }()
+			_, _, err := s.RegisterCSIVolume(s.ctx, arrayVolume("db3"), nil)
+			return err
+		},
+	} {
+		if err := do(); err == nil || err.Error() != want {
+			t.Errorf("got %q, want %q", err, want)
+		}
+	}
+	sent := arrayVolume("db4")
+	sent.Topologies = []*model.CSITopology{nil, {Segments: map[string]string{"zone": "a"}}}
+	if v, _, err := s.RegisterCSIVolume(s.ctx, sent, nil); err != nil || v.ExternalID != "db4" || len(v.Topologies) != 1 {
+		t.Errorf("a volume without an id of the storage system: %+v, %v", v, err)
+	}
+}
