@@ -17,6 +17,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/drover-project/drover/plugins/csi-local/csilocal"
 )
@@ -50,8 +52,25 @@ func (d driver) ValidateVolumeCapabilities(ctx context.Context, r *csi.ValidateV
 	r.Parameters = nil
 	without(r.VolumeCapabilities...)
 	out, err := d.Driver.ValidateVolumeCapabilities(ctx, r)
+	if status.Code(err) == codes.NotFound {
+		return nil, status.Errorf(codes.NotFound, "volume id %s does not exist in the volumes list", r.VolumeId)
+	}
 	if err == nil && out.Confirmed != nil {
 		out.Confirmed.Parameters, out.Confirmed.VolumeContext = given, r.VolumeContext
+	}
+	return out, err
+}
+
+// ListVolumes names the node of each volume, also of one that is nowhere: that has the name "".
+func (d driver) ListVolumes(ctx context.Context, r *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	out, err := d.Driver.ListVolumes(ctx, r)
+	for _, e := range out.GetEntries() {
+		if e.Status == nil {
+			e.Status = &csi.ListVolumesResponse_VolumeStatus{}
+		}
+		if len(e.Status.PublishedNodeIds) == 0 {
+			e.Status.PublishedNodeIds = []string{""}
+		}
 	}
 	return out, err
 }
