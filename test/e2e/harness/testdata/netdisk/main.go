@@ -10,7 +10,7 @@
 // volume, which nodes mount by bind mounts.
 //
 // A test steers it by files of the shared directory: faults/CALL with "fail" lets the call
-// fail, one with "hang" lets it hang until the file is gone. The file calls has a line for each
+// fail with the words that follow, one with "hang" lets it hang until the file is gone. The file calls has a line for each
 // call that began, failed and succeeded.
 package main
 
@@ -103,8 +103,8 @@ func (d *driver) call(call, volume string, do func() error) error {
 		if err != nil {
 			break
 		}
-		if strings.HasPrefix(string(body), "fail") {
-			err = status.Error(codes.Internal, "the fault of the test")
+		if words, fails := strings.CutPrefix(string(body), "fail"); fails {
+			err = status.Error(codes.Internal, "the fault of the test"+words)
 			d.log(call, volume, "fails: "+err.Error())
 			return err
 		}
