@@ -16,6 +16,11 @@
 #
 #   PACKAGE=core/agent/quota MODULES=quota_v2 DISKS=ext4:64M run.sh
 #
+# With AGENT the machine has the programs of an agent, for tests of agents (test/e2e), and
+# more memory:
+#
+#   PACKAGE=test/e2e AGENT=1 MODULES="quota_v2 xfs" DISKS="ext4:256M xfs:512M" run.sh -test.run TestAnAllocCannotWriteMore
+#
 # It needs qemu-system-x86_64, a static busybox and a kernel in /boot
 # (apt-get install qemu-system-x86 busybox-static linux-image-cloud-amd64), and
 # exits with 77 where one of them is missing. KERNEL names another kernel. ACCEL=kvm is
@@ -46,6 +51,16 @@ if [ -n "${FOREIGN:-}" ]; then
 	echo 'export DROVER_TEST_FOREIGN_PLUGIN=/usr/bin/executor-plugin' >> "$root/etc/profile"
 fi
 
+memory=1024
+if [ -n "${AGENT:-}" ]; then
+	memory=2560
+	for program in drover drover-plugins; do
+		( cd "$here/../../.." && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$root/usr/bin/$program" "./cmd/$program" )
+	done
+	ln -s drover-plugins "$root/usr/bin/driver-exec"
+	echo 'export DROVER_TEST_BIN=/usr/bin; ip link set lo up' >> "$root/etc/profile"
+fi
+
 version=${kernel#*/vmlinuz-}
 mkdir -p "$root/modules"
 : > "$root/modules/order"
@@ -72,7 +87,7 @@ cat > "$root/init" <<'EOF'
 #!/bin/sh
 # The root of a ram disk cannot be left by pivot_root, so go to another one.
 if [ -z "${SECOND:-}" ]; then
-	mount -t tmpfs -o size=400m tmpfs /mnt
+	mount -t tmpfs -o size=40% tmpfs /mnt
 	cp -a /bin /etc /lib64 /usr /init /test /args /modules /mnt/
 	mkdir -p /mnt/proc /mnt/sys /mnt/dev /mnt/tmp
 	export SECOND=1
@@ -102,7 +117,7 @@ echo "${*:--test.v}" > "$root/args"
 ( cd "$root" && find . | "$busybox" cpio -o -H newc ) > "$work/initrd" 2>/dev/null
 
 # On a busy machine an emulated timer is late, which the kernel takes for a broken one.
-qemu-system-x86_64 -accel "${ACCEL:-tcg}" -m 1024 -smp 2 -nographic -no-reboot $drives \
+qemu-system-x86_64 -accel "${ACCEL:-tcg}" -m "$memory" -smp 2 -nographic -no-reboot $drives \
 	-kernel "$kernel" -initrd "$work/initrd" -append 'console=ttyS0 quiet panic=-1 no_timer_check' \
 	</dev/null | tr -d '\r' | tee "$work/log"
 grep -q '^VM-EXIT 0' "$work/log"

@@ -34,6 +34,9 @@ func Main(m *testing.M) int {
 	if runtime.GOOS != "linux" {
 		return 0 // the harness reads /proc
 	}
+	if bin = os.Getenv("DROVER_TEST_BIN"); bin != "" { // of a machine that cannot build them
+		return m.Run()
+	}
 	var err error
 	if bin, err = os.MkdirTemp("", "drover-e2e-bin-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
