@@ -105,6 +105,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.kept.Write(p)
 }
 
+// full is what the program host-local says, without a code, of a network without a free address.
+const full = "no IP addresses available"
+
 // classified gives an error of the programs its class. Codes are those of the specification.
 func classified(ctx context.Context, doing string, rec *record, err error) error {
 	if ctx.Err() != nil {
@@ -112,6 +115,9 @@ func classified(ctx context.Context, doing string, rec *record, err error) error
 	}
 	var told *types.Error
 	if errors.As(err, &told) {
+		if strings.Contains(told.Msg, full) {
+			return errdefs.ResourceExhaustedf("%s the network %s of alloc %s: %w; give its configuration in cni_config_dir a larger subnet", doing, rec.Network, rec.AllocID, err)
+		}
 		switch told.Code {
 		case types.ErrTryAgainLater, types.ErrPluginNotAvailable, types.ErrLimitedConnectivity:
 			return errdefs.Unavailablef("%s the network %s of alloc %s: %w", doing, rec.Network, rec.AllocID, err)

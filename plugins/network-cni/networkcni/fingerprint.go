@@ -141,6 +141,7 @@ func (n *Network) look(ctx context.Context) network.Fingerprint {
 		return f
 	}
 	var problems []string
+	var given []pool
 	for _, file := range files {
 		list, err := read(file)
 		if err == nil && slices.Contains(f.Networks, prefix+list.Name) {
@@ -154,6 +155,11 @@ func (n *Network) look(ctx context.Context) network.Fingerprint {
 			continue
 		}
 		f.Networks = append(f.Networks, prefix+list.Name)
+		own := pools(list)
+		if why := overlap(own, given); why != "" {
+			problems = append(problems, why)
+		}
+		given = append(given, own...)
 	}
 	if len(files) == 0 {
 		problems = append(problems, fmt.Sprintf("there is no CNI configuration in %s", set.ConfigDir))

@@ -340,3 +340,47 @@ esac`)
 		}
 	}
 }
+
+func TestNetworksThatGiveOutTheSameAddressesAreTold(t *testing.T) {
+	b := standard(t)
+	b.config("10-net.conflist", lan("net", "", `"ranges": [[{"subnet": "10.214.0.0/16"}]]`))
+	b.config("20-same.conflist", lan("same", "", `"subnet": "10.214.7.0/24"`))
+	b.config("30-apart.conflist", lan("apart", "", `"ranges": [[{"subnet": "10.215.0.0/24", "rangeStart": "10.215.0.10", "rangeEnd": "10.215.0.19"}]]`))
+	b.config("40-after.conflist", lan("after", "", `"subnet": "10.215.0.0/24", "rangeStart": "10.215.0.20"`))
+	b.config("50-other.conflist", lan("other", "eth9", `"subnet": "10.214.0.0/16"`))
+	f := b.fingerprint(b.fresh())
+	if want := []string{"cni/after", "cni/apart", "cni/net", "cni/other", "cni/same"}; !slices.Equal(f.Networks, want) {
+		t.Errorf("networks: %q, want %q", f.Networks, want)
+	}
+	if want := "networks cni/net and cni/same both give out addresses of 10.214.0.0/16 and 10.214.7.0/24"; !strings.HasPrefix(f.Problem, want) || strings.Count(f.Problem, "both give out") != 1 {
+		t.Errorf("%q, want only %q", f.Problem, want)
+	}
+}
+
+// lan is the configuration of a network whose addresses host-local gives out.
+func lan(name, master, ipam string) string {
+	kind := `"type": "bridge"`
+	if master != "" {
+		kind = fmt.Sprintf(`"type": "macvlan", "master": %q`, master)
+	}
+	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [{%s, "ipam": {"type": "host-local", %s}}]}`, name, kind, ipam)
+}
+
+func TestASubnetOfCNIThatIsFullIsSaid(t *testing.T) {
+	b := standard(t)
+	b.config("20-small.conflist", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "small", "plugins": [{"type": "bridge", "bridge": "drs%d", "isGateway": true,
+		"ipam": {"type": "host-local", "subnet": "10.216.%d.0/30", "dataDir": %q}}]}`, os.Getpid(), os.Getpid()%200, t.TempDir()))
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", fmt.Sprintf("drs%d", os.Getpid())).Run() })
+	n := b.fresh()
+	b.create(n, network.Request{AllocID: "one", Network: "cni/small"})
+	_, err := n.Create(t.Context(), network.Request{AllocID: "two", Network: "cni/small"})
+	if !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "no IP addresses available") || !strings.Contains(err.Error(), "a larger subnet") {
+		t.Errorf("a network of a /30 has no second address: %v", err)
+	}
+	if err := n.Destroy(t.Context(), "two"); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := n.List(t.Context()); err != nil || !slices.Equal(ids, []string{"one"}) {
+		t.Errorf("left: %q, %v", ids, err)
+	}
+}
