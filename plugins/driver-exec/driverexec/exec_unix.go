@@ -31,15 +31,17 @@ import (
 const lingering = time.Second
 
 // ExecTask implements driver.Driver. The command runs beside the task with the same
-// user, environment, directory and cgroup. It is a child of this process and ends
-// with its stream.
+// user, environment and directory, below its cgroup. It is a child of this process and ends
+// with its stream, with all processes that it has started.
 func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
-	c, spec, err := d.execTarget(ctx, id, opts)
+	c, spec, task, err := d.execTarget(ctx, id, opts)
 	if err != nil {
 		return driver.ExitResult{}, err
 	}
+	own := newOwnGroup(task)
+	defer own.close()
 	if spec.Sandbox != nil {
-		return join(ctx, c, spec, opts, stream)
+		return join(ctx, c, spec, own, opts, stream)
 	}
 	in, leave, err := beside(ctx, c, spec)
 	if err != nil {
@@ -48,7 +50,7 @@ func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions
 	defer leave()
 	var cmd *exec.Cmd
 	err = in(func() (err error) {
-		cmd, err = execCommand(ctx, id, spec, opts)
+		cmd, err = execCommand(ctx, id, spec, own, opts)
 		return err
 	})
 	if err != nil {
@@ -76,29 +78,29 @@ func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions
 	return driver.ExitResult{ExitCode: cmd.ProcessState.ExitCode()}, nil
 }
 
-// execTarget finds a running task.
-func (d shared) execTarget(ctx context.Context, id string, opts driver.ExecOptions) (*supervisor.Client, *supervisor.Spec, error) {
+// execTarget finds a running task, and its cgroup of version 2 if it has one.
+func (d shared) execTarget(ctx context.Context, id string, opts driver.ExecOptions) (*supervisor.Client, *supervisor.Spec, string, error) {
 	c, err := d.Of(id)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	spec, status, err := c.Spec(ctx, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
 	if status.Exit != nil {
-		return nil, nil, errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
+		return nil, nil, "", errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
 	}
 	if len(opts.Command) == 0 {
-		return nil, nil, errdefs.InvalidArgumentf("exec in task %q: no command given", id)
+		return nil, nil, "", errdefs.InvalidArgumentf("exec in task %q: no command given", id)
 	}
 	if supervised.Paused(status) {
-		return nil, nil, errdefs.FailedPreconditionf("exec in task %q: it is paused; resume it first", id)
+		return nil, nil, "", errdefs.FailedPreconditionf("exec in task %q: it is paused; resume it first", id)
 	}
 	if err := d.apply(&spec, opts); err != nil {
-		return nil, nil, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("exec in task %q: %w", id, err))
+		return nil, nil, "", errdefs.New(errdefs.ClassOf(err), fmt.Errorf("exec in task %q: %w", id, err))
 	}
-	return c, &spec, nil
+	return c, &spec, status.Cgroup, nil
 }
 
 // apply replaces the task's settings by the options of a command.
@@ -141,7 +143,7 @@ func environ(list []string) map[string]string {
 	return env
 }
 
-func execCommand(ctx context.Context, id string, spec *supervisor.Spec, opts driver.ExecOptions) (*exec.Cmd, error) {
+func execCommand(ctx context.Context, id string, spec *supervisor.Spec, own *ownGroup, opts driver.ExecOptions) (*exec.Cmd, error) {
 	program, err := lookUp(spec.Dir, opts.Command[0], environ(spec.Env)["PATH"])
 	if err != nil {
 		return nil, errdefs.InvalidArgumentf("exec in task %q: %w", id, err)
@@ -153,8 +155,12 @@ func execCommand(ctx context.Context, id string, spec *supervisor.Spec, opts dri
 	if u := spec.User; u != nil {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
+	own.have(cmd)
 	// including all processes that it started
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error {
+		own.kill()
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
 	return cmd, nil
 }
 

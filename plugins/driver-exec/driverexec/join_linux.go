@@ -24,8 +24,8 @@ import (
 
 // join runs a command in the sandbox of an isolated task: with the same namespaces,
 // root, cgroups, user, capabilities and seccomp filter.
-func join(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
-	j, err := newJoiner(ctx, c, spec, opts)
+func join(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, own *ownGroup, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
+	j, err := newJoiner(ctx, c, spec, own, opts)
 	if err != nil {
 		return driver.ExitResult{}, err
 	}
@@ -81,13 +81,14 @@ func beside(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec) (i
 type joiner struct {
 	id      string
 	target  *isolation.Target
+	own     *ownGroup
 	cgroups []string
 	config  isolation.Config
 	process isolation.Process
 	state   *os.ProcessState
 }
 
-func newJoiner(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, opts driver.ExecOptions) (*joiner, error) {
+func newJoiner(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec, own *ownGroup, opts driver.ExecOptions) (*joiner, error) {
 	status, err := c.Inspect(ctx, spec.ID)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,8 @@ func newJoiner(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec,
 	if err != nil {
 		return nil, err
 	}
-	j := &joiner{id: spec.ID, cgroups: groups.Open(status.Group).Present(), config: spec.Sandbox.Config}
+	group := groups.Open(status.Group)
+	j := &joiner{id: spec.ID, own: own, cgroups: own.in(group.Present(), group.Dir), config: spec.Sandbox.Config}
 	j.config.Command = opts.Command[0]
 	j.process = isolation.Process{Args: opts.Command, Env: spec.Env}
 	if u := spec.User; u != nil {
@@ -129,8 +131,8 @@ func (j *joiner) explain(err error) error {
 	return errdefs.Abortedf("exec in task %q: %w", j.id, err)
 }
 
-// run waits for the command. If ctx ends, it kills the command and all processes of
-// its session.
+// run waits for the command. If ctx ends, it kills the command and all processes that it
+// has started.
 func (j *joiner) run(ctx context.Context, pid int) error {
 	process, err := os.FindProcess(pid)
 	if err != nil {
@@ -141,6 +143,7 @@ func (j *joiner) run(ctx context.Context, pid int) error {
 	killing.Go(func() {
 		select {
 		case <-ctx.Done():
+			j.own.kill()
 			_ = syscall.Kill(-pid, syscall.SIGKILL) // not reaped yet, so the pid has not been reused
 		case <-ended:
 		}

@@ -18,6 +18,6 @@ func beside(context.Context, *supervisor.Client, *supervisor.Spec) (in inside, l
 	return func(f func() error) error { return f() }, func() {}, nil
 }
 
-func join(context.Context, *supervisor.Client, *supervisor.Spec, driver.ExecOptions, driver.ExecStream) (driver.ExitResult, error) {
+func join(context.Context, *supervisor.Client, *supervisor.Spec, *ownGroup, driver.ExecOptions, driver.ExecStream) (driver.ExitResult, error) {
 	return driver.ExitResult{}, errdefs.Unimplementedf("exec in an isolated task: %s", unavailable())
 }

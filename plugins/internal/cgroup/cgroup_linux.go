@@ -136,7 +136,7 @@ func (c *Cgroups) Sweep(before time.Time, most int) {
 				continue
 			}
 			// The kernel refuses to remove a group that has processes.
-			if unix.Rmdir(filepath.Join(filepath.Dir(all), e.Name())) == nil {
+			if RemoveTree(filepath.Join(filepath.Dir(all), e.Name())) == nil {
 				most--
 			}
 			if most == 0 {
@@ -356,19 +356,55 @@ func (g *Group) Kill() {
 // ends.
 func (g *Group) PIDs() []int {
 	for _, dir := range g.Paths() {
-		raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if err != nil {
-			continue
+		if pids, err := PIDsIn(dir); err == nil {
+			return pids
 		}
-		var pids []int
-		for line := range strings.Lines(string(raw)) {
-			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 && pid != os.Getpid() {
-				pids = append(pids, pid)
-			}
-		}
-		return pids
 	}
 	return nil
+}
+
+// PIDsIn returns the processes in the group of a directory and in those below it, except this
+// one.
+func PIDsIn(dir string) ([]int, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for line := range strings.Lines(string(raw)) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	for _, below := range groupsBelow(dir) {
+		more, _ := PIDsIn(below) // it may be gone
+		pids = append(pids, more...)
+	}
+	return pids, nil
+}
+
+// groupsBelow returns the directories of the groups directly below one.
+func groupsBelow(dir string) (out []string) {
+	entries, _ := os.ReadDir(dir) // what cannot be read has none
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, filepath.Join(dir, e.Name()))
+		}
+	}
+	return out
+}
+
+// RemoveTree removes a group with those below it, which commands beside a task have and
+// which a task may make. The kernel refuses with EBUSY while one of them has a process.
+func RemoveTree(dir string) error {
+	err := unix.Rmdir(dir)
+	if err != unix.EBUSY {
+		return err
+	}
+	for _, below := range groupsBelow(dir) {
+		_ = RemoveTree(below) // the error of the last step says it
+	}
+	return unix.Rmdir(dir)
 }
 
 // Remove removes the group's directories. EBUSY means that a process is still
@@ -376,7 +412,7 @@ func (g *Group) PIDs() []int {
 func (g *Group) Remove() error {
 	var errs []error
 	for _, dir := range g.Paths() {
-		if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+		if err := RemoveTree(dir); err != nil && err != unix.ENOENT {
 			errs = append(errs, fmt.Errorf("remove the cgroup %s: %w", dir, err))
 		}
 	}

@@ -340,7 +340,7 @@ func (l *loop) removeCgroup(dir string) {
 func (l *loop) emptyTrash() {
 	left := l.trash[:0]
 	for _, dir := range l.trash {
-		if err := unix.Rmdir(dir); err == unix.EBUSY {
+		if err := cgroup.RemoveTree(dir); err == unix.EBUSY {
 			killCgroup(dir)
 			left = append(left, dir)
 		}
