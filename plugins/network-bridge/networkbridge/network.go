@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/drover-project/drover/plugins/internal/netspace"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -134,6 +135,9 @@ func (c config) check() (settings, error) {
 		if err != nil || p.Addr().Is4() == one.six {
 			return s, errdefs.InvalidArgumentf("%s %q is not a subnet of that family, such as 172.26.64.0/20 or fd00:a110:c8::/64", one.key, one.text)
 		}
+		if a := p.Addr(); a.IsLoopback() || a.IsMulticast() || a.IsUnspecified() {
+			return s, errdefs.InvalidArgumentf("%s %q is of addresses that no interface can have: those of the loopback, of multicast, and 0.0.0.0; use one of a private network, such as 172.26.64.0/20 or fd00:a110:c8::/64", one.key, one.text)
+		}
 		if p.Addr().BitLen()-p.Bits() < 2 {
 			return s, errdefs.InvalidArgumentf("%s %q has no room for the bridge and an alloc; use a shorter prefix", one.key, one.text)
 		}
@@ -142,18 +146,51 @@ func (c config) check() (settings, error) {
 	return s, nil
 }
 
-// Fingerprint implements network.Network. What the machine can do does not change.
+// lookEvery is how often the plugin looks whether the machine has got a network that overlaps
+// with the bridge's.
+const lookEvery = time.Minute
+
+// Fingerprint implements network.Network.
 func (n *Network) Fingerprint(ctx context.Context) (<-chan network.Fingerprint, error) {
-	out := make(chan network.Fingerprint, 1)
-	f := network.Fingerprint{Networks: []string{bridged, isolated}, Attributes: map[string]string{
-		"nomad.bridge.hairpin_mode": fmt.Sprint(n.settings().hairpin), "plugins.cni.version.bridge": cniVersion,
-	}}
-	if err := probe(); err != nil {
-		f = network.Fingerprint{Problem: err.Error()}
-	}
-	out <- f
-	context.AfterFunc(ctx, func() { close(out) })
+	out := make(chan network.Fingerprint)
+	go func() {
+		defer close(out)
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		var last *network.Fingerprint
+		for {
+			if f := n.look(ctx); last == nil || !reflect.DeepEqual(*last, f) {
+				select {
+				case out <- f:
+					last = &f
+				case <-ctx.Done():
+					return
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	return out, nil
+}
+
+// look reports what the machine offers now.
+func (n *Network) look(ctx context.Context) network.Fingerprint {
+	if err := probe(); err != nil {
+		return network.Fingerprint{Problem: err.Error()}
+	}
+	set := n.settings()
+	f := network.Fingerprint{Networks: []string{isolated}, Attributes: map[string]string{
+		"nomad.bridge.hairpin_mode": fmt.Sprint(set.hairpin), "plugins.cni.version.bridge": cniVersion,
+	}}
+	var offered bool
+	if f.Problem, offered = n.overlap(ctx, set); offered {
+		f.Networks = []string{bridged, isolated}
+	}
+	return f
 }
 
 // Create implements network.Network.
@@ -167,6 +204,11 @@ func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attac
 	var rec *record
 	err := n.store.turn(ctx, r.AllocID, func() (err error) {
 		set := n.settings()
+		if r.Network == bridged {
+			if err := n.fits(set, r.AllocID); err != nil {
+				return err
+			}
+		}
 		if rec, err = n.plan(ctx, set, r); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func TestContract(t *testing.T) {
 }
 
 // inside calls f on a thread in a namespace.
-func inside(t *testing.T, path string, f func() error) error {
+func inside(t testing.TB, path string, f func() error) error {
 	t.Helper()
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
@@ -275,7 +276,7 @@ func TestASubnetThatIsFullIsSaid(t *testing.T) {
 			}
 		}()
 	}
-	if made != 13 || !errdefs.IsResourceExhausted(err) { // 16 without the network, the bridge and the broadcast address
+	if made != 13 || !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "use a larger bridge_network_subnet,") { // 16 without the network, the bridge and the broadcast address
 		t.Errorf("%d allocs got an address of a /28, and then %v", made, err)
 	}
 }
@@ -305,7 +306,8 @@ func TestConfigsThatCannotWorkAreRefused(t *testing.T) {
 		`{"bridge_network_name":"much too long a name","bridge_network_subnet":"10.0.0.0/24"}`, `{"bridge_network_name":"","bridge_network_subnet":"10.0.0.0/24"}`,
 		`{"bridge_network_name":"a/b","bridge_network_subnet":"10.0.0.0/24"}`, `{"bridge_network_name":"a","bridge_network_subnet":"10.0.0.0/31"}`,
 		`{"bridge_network_name":"a","bridge_network_subnet":"fd00::/64"}`, `{"bridge_network_name":"a","bridge_network_subnet":"10.0.0.0/24","bridge_network_subnet_ipv6":"10.0.0.0/24"}`,
-		`{"bridge_network_name":"a","bridge_network_subnet":"x"}`,
+		`{"bridge_network_name":"a","bridge_network_subnet":"x"}`, `{"bridge_network_name":"a","bridge_network_subnet":"127.3.0.0/24"}`,
+		`{"bridge_network_name":"a","bridge_network_subnet":"224.0.0.0/24"}`, `{"bridge_network_name":"a","bridge_network_subnet":"10.0.0.0/24","bridge_network_subnet_ipv6":"ff02::/64"}`,
 	} {
 		if err := networkbridge.New("/nonexistent").SetConfig(t.Context(), []byte(body)); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %v, want InvalidArgument", body, err)
@@ -332,4 +334,81 @@ func TestAThousandPortsAreMappedAtOnce(t *testing.T) {
 	if got, err := ask("127.0.0.1:40999"); got != "here" {
 		t.Errorf("the last port answers %q, %v", got, err)
 	}
+}
+
+// look returns what a plugin offers.
+func look(t *testing.T, n *networkbridge.Network) network.Fingerprint {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	all, err := n.Fingerprint(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return <-all
+}
+
+// other gives the machine another interface with an address, and returns its name.
+func other(t *testing.T, address string) (name string, remove func()) {
+	t.Helper()
+	name = fmt.Sprintf("dro%d", os.Getpid())
+	remove = func() { _ = exec.Command("ip", "link", "del", name).Run() } // it may be gone
+	t.Cleanup(remove)
+	for _, args := range [][]string{{"link", "add", name, "type", "bridge"}, {"addr", "add", address, "dev", name}} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %q: %s", args, out)
+		}
+	}
+	return name, remove
+}
+
+func TestASubnetThatAnotherInterfaceHasIsRefusedWithItsName(t *testing.T) {
+	b := newBed(t)
+	four, six := b.config["bridge_network_subnet"].(string), b.config["bridge_network_subnet_ipv6"].(string)
+	for address, key := range map[string]string{
+		strings.TrimSuffix(four, "0/28") + "9/30":  "choose another bridge_network_subnet,",
+		strings.TrimSuffix(four, "0/28") + "14/24": "choose another bridge_network_subnet,", // wider, with its own address in it
+		strings.TrimSuffix(six, "/64") + "9:1/112": "choose another bridge_network_subnet_ipv6,",
+	} {
+		name, remove := other(t, address)
+		n := b.fresh()
+		_, err := n.Create(t.Context(), network.Request{AllocID: "a", Network: "bridge"})
+		if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", address, err)
+		}
+		if f := look(t, n); !slices.Equal(f.Networks, []string{"none"}) || f.Problem != err.Error() {
+			t.Errorf("%s: offered %q with the problem %q", address, f.Networks, f.Problem)
+		}
+		if ids, err := n.List(t.Context()); err != nil || len(ids) > 0 {
+			t.Errorf("left of a network that was refused: %q, %v", ids, err)
+		}
+		remove()
+		if f := look(t, n); !slices.Equal(f.Networks, []string{"bridge", "none"}) || f.Problem != "" {
+			t.Errorf("without %s offered %q with the problem %q", address, f.Networks, f.Problem)
+		}
+	}
+}
+
+func TestANetworkThatOverlapsLaterIsStillRepairedAndNoneIsAdded(t *testing.T) {
+	b := newBed(t)
+	n := b.fresh()
+	b.create(n, "a")
+	other(t, strings.TrimSuffix(b.config["bridge_network_subnet"].(string), "0/28")+"9/30")
+	b.create(n, "a")
+	if _, err := n.Create(t.Context(), network.Request{AllocID: "c", Network: "bridge"}); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("another alloc: %v", err)
+	}
+	if f := look(t, n); !slices.Equal(f.Networks, []string{"bridge", "none"}) || !strings.Contains(f.Problem, "overlaps") {
+		t.Errorf("offered %q with the problem %q", f.Networks, f.Problem)
+	}
+}
+
+func TestASubnetInsideOfAWiderNetworkIsTold(t *testing.T) {
+	b := newBed(t)
+	name, _ := other(t, strings.TrimSuffix(b.config["bridge_network_subnet"].(string), "0/28")+"200/24")
+	n := b.fresh()
+	if f := look(t, n); !slices.Equal(f.Networks, []string{"bridge", "none"}) || !strings.Contains(f.Problem, name) {
+		t.Errorf("offered %q with the problem %q", f.Networks, f.Problem)
+	}
+	b.create(n, "a")
 }

@@ -14,6 +14,8 @@ import (
 // probe says why this machine cannot have networks.
 func probe() error { return netspace.Probe() }
 
+func (s settings) neighbours() ([]neighbour, error) { return nil, nil }
+
 func (s settings) attach(*record) error { return probe() }
 
 func (s settings) inspect(*record) error { return probe() }

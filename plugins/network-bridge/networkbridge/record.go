@@ -83,7 +83,7 @@ func (s settings) addresses(allocID string, all map[string]*record, used map[net
 		}
 		// The last address of an IPv4 subnet is its broadcast address.
 		if !subnet.Contains(addr) || addr.Is4() && !subnet.Contains(addr.Next()) {
-			return nil, errdefs.ResourceExhaustedf("every address of the subnet %s is used by an alloc of this node; use a larger bridge_network_subnet", subnet)
+			return nil, errdefs.ResourceExhaustedf("every address of the subnet %s is used by an alloc of this node; use a larger %s, or place fewer groups with such a network on the node", subnet, keyOf(subnet))
 		}
 		out = append(out, netip.PrefixFrom(addr, subnet.Bits()))
 	}

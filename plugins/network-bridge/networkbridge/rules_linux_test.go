@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -175,6 +176,17 @@ func TestADestroyedNetworkIsOffTheBridgeThoughAProcessKeepsItsNamespace(t *testi
 		t.Fatal(err)
 	}
 	kept := fmt.Sprintf("/proc/%d/ns/net", keeper.Process.Pid)
+	for in := false; !in; { // nsenter opens the path only after its start
+		own, err := os.Stat(a.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := os.Stat(kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in = os.SameFile(own, now)
+	}
 	var l net.Listener
 	if err := inside(t, a.Path, func() (err error) { l, err = net.Listen("tcp4", ":8080"); return err }); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,88 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package networkbridge
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// neighbour is an address of another interface of the machine, with its network.
+type neighbour struct {
+	link   string
+	prefix netip.Prefix
+}
+
+// keyOf is the key of the configuration that has a subnet.
+func keyOf(subnet netip.Prefix) string {
+	if subnet.Addr().Is6() {
+		return "bridge_network_subnet_ipv6"
+	}
+	return "bridge_network_subnet"
+}
+
+// inTheWay says which other interface has an address in a subnet of the bridge: packets of the
+// machine to one of both would go to the other, and an alloc may get that very address.
+func (s settings) inTheWay(all []neighbour) error {
+	for _, subnet := range s.subnets {
+		for _, n := range all {
+			if subnet.Contains(n.prefix.Addr()) {
+				return errdefs.FailedPreconditionf("the subnet %s of the bridge %q overlaps with that of the interface %q, which has the address %s; choose another %s, or remove the interface if nothing needs it",
+					subnet, s.name, n.link, n.prefix, keyOf(subnet))
+			}
+		}
+	}
+	return nil
+}
+
+// hides says which wider network of another interface contains a subnet of the bridge. That
+// works as long as nothing there has an address of the subnet. "" means none.
+func (s settings) hides(all []neighbour) string {
+	for _, subnet := range s.subnets {
+		for _, n := range all {
+			if subnet.Overlaps(n.prefix) && !subnet.Contains(n.prefix.Addr()) {
+				return fmt.Sprintf("the subnet %s of the bridge %q is a part of the network %s of the interface %q: this machine reaches nothing there that has an address of the subnet; choose another %s unless nothing has",
+					subnet, s.name, n.prefix.Masked(), n.link, keyOf(subnet))
+			}
+		}
+	}
+	return ""
+}
+
+// fits refuses the first call for an alloc while something is in the way. Allocs that have
+// their network keep it and have it repaired: they may work well enough.
+func (n *Network) fits(set settings, allocID string) error {
+	if old, err := n.store.Get(allocID); err != nil || old != nil {
+		return err
+	}
+	all, err := set.neighbours()
+	if err != nil {
+		return err
+	}
+	return set.inTheWay(all)
+}
+
+// overlap says what of the machine's networks overlaps with the bridge's, and whether the
+// bridge is offered nevertheless: an alloc that has it must be able to have it repaired.
+func (n *Network) overlap(ctx context.Context, set settings) (problem string, offered bool) {
+	all, err := set.neighbours()
+	if err != nil {
+		return err.Error(), true
+	}
+	why := set.inTheWay(all)
+	if why == nil {
+		return set.hides(all), true
+	}
+	used := false
+	err = n.store.shared(ctx, func(records map[string]*record) error {
+		for _, r := range records {
+			used = used || r.Network == bridged
+		}
+		return nil
+	})
+	return why.Error(), used || err != nil
+}
