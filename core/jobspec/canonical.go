@@ -27,6 +27,9 @@ func (j *Draft) Canonical() (*model.Job, error) {
 	if job.NodePool == "" {
 		job.NodePool = "default"
 	}
+	if len(job.Datacenters) == 0 { // a parsed job has none, as with the reference
+		job.Datacenters = []string{"*"}
+	}
 	// Roll-outs are configured per group; of the job's own block only the two fields
 	// that older clients know are kept.
 	job.Update = model.UpdateStrategy{Stagger: job.Update.Stagger, MaxParallel: job.Update.MaxParallel}

@@ -125,6 +125,23 @@ func forgetWhatServersSet(job map[string]any) {
 	}
 }
 
+// compat/http-services/002-parse: a job that names no datacenters is parsed so, and is for all
+// of them once it is registered.
+func TestAParsedJobHasOnlyTheDatacentersThatItNames(t *testing.T) {
+	draft, err := jobspec.ParseHCL([]byte(`job "a" {}`), jobspec.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := draft.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft.FillDefaults()
+	if draft.Datacenters != nil || len(job.Datacenters) != 1 || job.Datacenters[0] != "*" {
+		t.Errorf("parsed %q, registered %q", draft.Datacenters, job.Datacenters)
+	}
+}
+
 func TestCanonicalLeavesTheDraftAsItIs(t *testing.T) {
 	draft, err := jobspec.ParseJSON([]byte(`{"ID":"a","Type":"batch","TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"n":1}}]}]}`))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// FillDefaults sets every unset value of the draft that has a default. /v1/jobs/parse
-// returns the result if a canonical draft is requested.
+// FillDefaults sets every unset value of the draft that has a default, except for those that
+// only Canonical sets. /v1/jobs/parse returns the result if a canonical draft is requested.
 func (j *Draft) FillDefaults() {
 	j.normalize()
 	setIfNil(&j.ID, "")
@@ -24,9 +24,6 @@ func (j *Draft) FillDefaults() {
 		j.Priority = ptr(model.JobDefaultPriority)
 	}
 	setIfNil(&j.AllAtOnce, false)
-	if len(j.Datacenters) == 0 {
-		j.Datacenters = []string{"*"}
-	}
 	for _, s := range []**string{&j.ConsulNamespace, &j.VaultNamespace, &j.NomadTokenID, &j.Status, &j.StatusDescription} {
 		setIfNil(s, "")
 	}

@@ -16,7 +16,7 @@ import (
 // DiffType says how a part of a job changed.
 type DiffType string
 
-// Types of changes. None is used for fields shown for context.
+// Types of changes. None is used for fields and tasks shown for context.
 const (
 	DiffTypeNone    DiffType = "None"
 	DiffTypeAdded   DiffType = "Added"
@@ -101,12 +101,13 @@ func diffGroups(older, newer *TaskGroup) *TaskGroupDiff {
 	}
 	d := differ{older != nil, newer != nil, false}
 	out.Fields, out.Objects = d.fields(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
+	changed := len(out.Fields)+len(out.Objects) > 0
 	for _, pair := range pairUp(a.Tasks, b.Tasks, func(t *Task) string { return t.Name }) {
-		if t := diffTasks(pair[0], pair[1]); t != nil {
-			out.Tasks = append(out.Tasks, t)
-		}
+		t := diffTasks(pair[0], pair[1])
+		out.Tasks = append(out.Tasks, t)
+		changed = changed || t.Type != DiffTypeNone
 	}
-	if out.Type == DiffTypeEdited && len(out.Fields)+len(out.Objects)+len(out.Tasks) == 0 {
+	if out.Type == DiffTypeEdited && !changed {
 		return nil
 	}
 	if a.Scaling != nil && b.Scaling != nil && !hasObject(out.Objects, "Scaling") {
@@ -121,6 +122,8 @@ func hasObject(objects []*ObjectDiff, name string) bool {
 	return slices.ContainsFunc(objects, func(o *ObjectDiff) bool { return o.Name == name })
 }
 
+// diffTasks compares two versions of a task. One that did not change is shown, too, where its
+// group changed.
 func diffTasks(older, newer *Task) *TaskDiff {
 	out := &TaskDiff{Type: typeOf(older != nil, newer != nil)}
 	a, b := orEmpty(older), orEmpty(newer)
@@ -130,7 +133,7 @@ func diffTasks(older, newer *Task) *TaskDiff {
 	d := differ{older != nil, newer != nil, false}
 	out.Fields, out.Objects = d.fields(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem())
 	if out.Type == DiffTypeEdited && len(out.Fields)+len(out.Objects) == 0 {
-		return nil
+		out.Type = DiffTypeNone
 	}
 	return out
 }

@@ -53,6 +53,8 @@ func (f *FieldDiff) annotateCount(group DiffType) {
 func (t *TaskDiff) annotate(desired *DesiredUpdates) {
 	text := ""
 	switch {
+	case t.Type == DiffTypeNone:
+		return
 	case t.Type == DiffTypeAdded:
 		text = "forces create"
 	case t.Type == DiffTypeDeleted:

@@ -175,6 +175,19 @@ func TestDiffShowsExactlyWhatChanged(t *testing.T) {
 	}
 }
 
+func TestDiffListsTheTasksOfAChangedGroupThatDidNotChange(t *testing.T) {
+	a, b := validJob(), validJob()
+	b.TaskGroups[0].Count = 3
+	d, err := model.DiffJobs(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Annotate(&model.PlanAnnotations{DesiredTGUpdates: map[string]*model.DesiredUpdates{b.TaskGroups[0].Name: {InPlaceUpdate: 2}}})
+	if task := d.TaskGroups[0].Tasks[0]; task.Type != model.DiffTypeNone || task.Name != b.TaskGroups[0].Tasks[0].Name || task.Fields != nil || task.Objects != nil || task.Annotations != nil {
+		t.Errorf("%+v", task)
+	}
+}
+
 func same(f *model.FieldDiff, name, older, newer string) bool {
 	return f.Type == model.DiffTypeEdited && f.Name == name && f.Old == older && f.New == newer
 }
