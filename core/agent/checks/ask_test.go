@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,6 +82,33 @@ func TestAnHTTPCheckAsksAsItSays(t *testing.T) {
 		o := ask(t, checks.Target{Check: &c.check, Address: server.Listener.Addr().String()})
 		if o.Status != c.want || o.Code != c.code || !strings.Contains(o.Output, c.says) || len(o.Output) > 2048 {
 			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+// What a check does not read must not be sent: a node would otherwise carry it each second.
+func TestAGigabyteIsNeitherReadNorWaitedFor(t *testing.T) {
+	for name, status := range map[string]int{"success": http.StatusOK, "failure": http.StatusInternalServerError, "redirect": http.StatusFound} {
+		const whole = 1 << 30
+		var sent atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "/again")
+			w.WriteHeader(status)
+			for sent.Load() < whole {
+				n, err := w.Write(make([]byte, 1<<20))
+				sent.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		}))
+		o := ask(t, checks.Target{Check: &model.ServiceCheck{Type: "http", Path: "/", Timeout: time.Minute}, Address: server.Listener.Addr().String()})
+		if o.Status != checks.Success && name == "success" || o.Status != checks.Failure && name != "success" || len(o.Output) > 2048 {
+			t.Errorf("%s: %+v", name, o)
+		}
+		server.Close()                       // it waits for the handlers
+		if n := sent.Load(); n > 8*(8<<20) { // what buffers of the kernel take, for each of six requests
+			t.Errorf("%s: %d bytes were sent", name, n)
 		}
 	}
 }
