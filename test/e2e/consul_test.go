@@ -4,6 +4,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -129,5 +130,78 @@ func TestJobsWithConnectAreRefused(t *testing.T) {
 		if out, code := a.CLI("job", "plan", file); code != 255 || !strings.Contains(out, "connect (sidecar_service") {
 			t.Errorf("%s: exit code %d: %s", block, code, out)
 		}
+	}
+}
+
+// forks is a job whose script check forks without end, also into sessions of their own.
+const forks = `job "forks-%[1]s" {
+  group "g" {
+    network {
+      port "http" {}
+    }
+    service {
+      name = "forking"
+      port = "http"
+      check {
+        type      = "script"
+        task      = "t"
+        command   = "/bin/sh"
+        args      = ["-c", "while :; do sleep %[2]d & setsid sleep %[2]d & (setsid sh -c 'sleep %[2]d; :' &); sleep 0.05; done"]
+        interval  = "1s"
+        timeout   = "1s"
+        on_update = "ignore"
+      }
+    }
+    task "t" {
+      driver = "%[1]s"
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        cpu    = 20
+        memory = 100
+      }
+    }
+  }
+}
+`
+
+func TestHostileAScriptCheckThatForksWithoutEndIsBoundedAndGone(t *testing.T) {
+	server := consultest.New()
+	if err := server.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	a := newAgent(t)
+	a.Plugin("consul", fmt.Sprintf("exec %s consul", filepath.Join(harness.Bin(), "drover-plugins")))
+	a.Configure(fmt.Sprintf("consul {\n  address = %q\n}\n", server.Address()))
+	a.start()
+	const number = 731973
+	processes := func() int { return len(a.Processes(fmt.Sprint("sleep ", number))) }
+	for _, driver := range []string{"raw_exec", "exec"} {
+		id := "forks-" + driver
+		a.Run(fmt.Sprintf(forks, driver, number))
+		alloc := a.Await(id, "running", 1)[0].ID
+		for round := range 3 {
+			var said map[string]struct{ Status, Output string }
+			a.Eventually(time.Minute, "the check fails at its timeout", func() bool {
+				code, body := a.HTTPGet("/v1/client/allocation/" + alloc + "/checks")
+				if code != 200 || json.Unmarshal([]byte(body), &said) != nil || len(said) != 1 {
+					return false
+				}
+				for _, c := range said {
+					return c.Status == "failure" && strings.Contains(c.Output, "no answer within the timeout of 1s")
+				}
+				return false
+			})
+			if n := processes(); n > 200 { // some 60 are started in a second
+				t.Errorf("%s, round %d: %d processes of the check", driver, round, n)
+			}
+			a.Eventually(time.Minute, "its processes are gone between two rounds", func() bool { return processes() == 0 })
+		}
+		a.Must("job", "stop", "-detach", id)
+		a.Await(id, "complete", 1)
+		a.Eventually(time.Minute, "nothing is left of the check", func() bool { return processes() == 0 })
 	}
 }

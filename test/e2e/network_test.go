@@ -461,3 +461,21 @@ func (m *netMachine) flush() {
 		m.T.Fatal(err)
 	}
 }
+
+func TestAnAllocWithoutAFreeAddressSaysWhy(t *testing.T) {
+	m := newNetMachine(t, `plugin "network-bridge" {
+  config {
+    bridge_network_name   = "drsmall"
+    bridge_network_subnet = "10.232.8.0/29"
+  }
+}`)
+	m.Run(web("five", "service", 5, "to = 8080")) // eight without the network, the bridge and the broadcast address
+	m.Await("five", model.AllocClientStatusRunning, 5)
+	m.Run(strings.Replace(web("sixth", "service", 1, "to = 8080"), "attempts = 0\n      mode     = \"fail\"", "attempts = 100\n      delay    = \"1s\"\n      interval = \"10m\"", 1))
+	m.Eventually(harness.Patience, "the alloc says which subnet is full, and what to do", func() bool {
+		all := m.Allocs("sixth", "")
+		return len(all) > 0 && strings.Contains(m.Must("alloc", "status", all[0].ID), "every address of the subnet 10.232.8.0/29 is used by an alloc of this node; use a larger bridge_network_subnet")
+	})
+	m.Must("job", "stop", "-detach", "five")
+	m.Await("sixth", model.AllocClientStatusRunning, 1)
+}
