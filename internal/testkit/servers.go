@@ -167,7 +167,7 @@ func (m *Member) Start() {
 		DataDir: m.Dir, Dev: true, Region: "global", Datacenter: "dc1", Address: m.Address, Workers: 1,
 		GC: gc.DefaultThresholds(), LocalNode: func() string { return "" }, Logger: hclog.NewNullLogger(),
 		Announced: func(string) (string, int) { return "", fsm.Level },
-		Raft:      server.RaftConfig{Listener: port.Raft(), Dial: m.wire.dialer(m.Address)}, PeerDial: m.wire.peerDialer(m.Address),
+		Raft:      server.RaftConfig{Listener: port.Raft(), Dial: m.wire.dialer(m.Address), HeartbeatTimeout: leaderless}, PeerDial: m.wire.peerDialer(m.Address),
 	}
 	m.adjust(&cfg)
 	if m.Server, err = server.New(cfg); err != nil {
@@ -178,6 +178,10 @@ func (m *Member) Start() {
 	m.serve(port)
 	lifecycles.Check(m.t, m.Endpoint().Store)
 }
+
+// leaderless is how long servers wait for their leader. Tests run beside others, with the race detector,
+// on machines on which a goroutine may wait for a second.
+const leaderless = 2 * time.Second
 
 // Stop stops a server. It does not leave the cluster.
 func (m *Member) Stop() {
