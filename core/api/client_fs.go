@@ -303,8 +303,9 @@ func (s *Server) pauseAlloc(r *http.Request, pause bool) (any, error) {
 	return &IndexResponse{}, nil
 }
 
-// AllocPause is the answer about the schedule of tasks. ScheduleState is that of the task that
-// was asked for, or of all if they agree.
+// AllocPause is the answer about the schedule of tasks. ScheduleState is what the task that was
+// asked for does, as in TaskState.Paused, or what all do if they agree: so the client of the
+// reference describes it. What tasks were told is in Tasks.
 type AllocPause struct {
 	ScheduleState string
 	Tasks         map[string]model.TaskScheduleNow
@@ -336,12 +337,13 @@ func (s *Server) direct(r *http.Request, task, state string) (any, error) {
 		return plain500(nil, err)
 	}
 	out := &AllocPause{Tasks: tasks}
+	first := true
 	for _, t := range tasks {
-		if out.ScheduleState != "" && out.ScheduleState != t.State {
+		if !first && out.ScheduleState != t.Paused {
 			out.ScheduleState = ""
 			break
 		}
-		out.ScheduleState = t.State
+		first, out.ScheduleState = false, t.Paused
 	}
 	return out, nil
 }

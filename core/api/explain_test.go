@@ -91,10 +91,10 @@ func TestTheScheduleOfATaskIsReadAndChanged(t *testing.T) {
 		code               int
 		state              string
 	}{
-		{"GET", path + "?task=a", "", http.StatusOK, "pause"},
+		{"GET", path + "?task=a", "", http.StatusOK, model.PausedByOperator},
 		{"GET", path, "", http.StatusOK, ""}, // they differ
-		{"PUT", path, `{"Task":"a","ScheduleState":"pause"}`, http.StatusOK, "pause"},
-		{"POST", path, `{"Task":"a","ScheduleState":"pause"}`, http.StatusOK, "pause"},
+		{"PUT", path, `{"Task":"a","ScheduleState":"pause"}`, http.StatusOK, model.PausedByOperator},
+		{"POST", path, `{"Task":"a","ScheduleState":"pause"}`, http.StatusOK, model.PausedByOperator},
 		{"PUT", path, `{"Task":"a","ScheduleState":"sleep"}`, http.StatusBadRequest, ""},
 		{"PUT", path, `{"Task":"a"}`, http.StatusBadRequest, ""},
 	} {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -24,9 +25,72 @@ func TestTheRestOfTheSurfaceWorksThroughTheReferencesClient(t *testing.T) {
 		do   func(*testing.T, *api.Client)
 	}{
 		{"variables", variables}, {"locks", locks}, {"keyring", keys}, {"node metadata", nodeMeta}, {"snapshots", snapshots},
-		{"metrics", metricNames}, {"monitor", monitor}, {"dispatch", dispatched}, {"search", searched}, {"evals", evals}, {"pages and filters", pages},
+		{"metrics", metricNames}, {"monitor", monitor}, {"dispatch", dispatched}, {"search", searched}, {"evals", evals}, {"pages and filters", pages}, {"paused tasks", pausedTasks},
 	} {
 		t.Run(step.name, func(t *testing.T) { step.do(t, c) })
+	}
+}
+
+const scheduledHCL = `
+job "shop" {
+  group "app" {
+    task "shop" {
+      driver = "raw_exec"
+      schedule {
+        cron {
+          start = "0 0 1 1 *"
+          end   = "1 0"
+        }
+      }
+      config {
+        command = "/bin/sleep"
+        args    = ["600"]
+      }
+    }
+  }
+}
+`
+
+// pausedTasks checks the route, the fields and the values of alloc pause, of which no answer of
+// the reference was recorded.
+func pausedTasks(t *testing.T, c *api.Client) {
+	job, err := c.Jobs().ParseHCL(scheduledHCL, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Jobs().Register(job, nil); err != nil {
+		t.Fatal(err)
+	}
+	var a *api.Allocation
+	eventually(t, "an alloc", func() error {
+		allocs, _, err := c.Jobs().Allocations("shop", false, nil)
+		if err == nil && len(allocs) != 1 {
+			err = fmt.Errorf("%d allocs", len(allocs))
+		}
+		if err == nil {
+			a = &api.Allocation{ID: allocs[0].ID}
+		}
+		return err
+	})
+	is := func(want string) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the task is %q", want), func() error {
+			got, _, err := c.Allocations().GetPauseState(a, nil, "shop")
+			if err == nil && got != want {
+				err = fmt.Errorf("it is %q", got)
+			}
+			return err
+		})
+	}
+	is("scheduled_pause")
+	for _, step := range []struct{ told, is string }{{"run", "force_run"}, {"pause", "force_pause"}, {"scheduled", "scheduled_pause"}} {
+		if err := c.Allocations().SetPauseState(a, nil, "shop", step.told); err != nil {
+			t.Fatal(err)
+		}
+		is(step.is)
+	}
+	if err := c.Allocations().SetPauseState(a, nil, "shop", "sleep"); err == nil {
+		t.Error("an unknown state was accepted")
 	}
 }
 

@@ -50,7 +50,7 @@ func TestTasksFollowTheirSchedulesAndTheWordsOfOperatorsOverAKillOfTheAgent(t *t
 	states("pending force_pause/running force_run")
 	a.Must("alloc", "pause", "-state=scheduled", id)
 	states("running /pending scheduled_pause")
-	if out := a.Must("alloc", "pause", "-status", "-json", id, "never"); !strings.Contains(out, `"ScheduleState": "scheduled"`) {
+	if out := a.Must("alloc", "pause", "-status", "-json", id, "never"); !strings.Contains(out, `"State": "scheduled"`) || !strings.Contains(out, `"ScheduleState": "scheduled_pause"`) {
 		t.Errorf("alloc pause -status: %s", out)
 	}
 	if detail, _, err := a.Allocation(a.Context(), id, nil); err != nil || detail.TaskStates["day"].Restarts != 0 || detail.TaskStates["day"].Failed {
