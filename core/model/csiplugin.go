@@ -14,7 +14,7 @@ import (
 // jobs whose allocs run it.
 type CSIPlugin struct {
 	ID                 string
-	Provider           string
+	Provider           string // see Providers
 	Version            string
 	ControllerRequired bool
 	Controllers        map[string]*CSIInfo // by node
@@ -70,14 +70,14 @@ func (p *CSIPlugin) Schedulable() bool {
 	return p != nil && Healthy(p.Nodes) > 0 && (!p.ControllerRequired || Healthy(p.Controllers) > 0)
 }
 
-// providers returns the nodes of each driver that has the id of the plugin, by the name that
-// the driver gives itself.
-func (p *CSIPlugin) providers() map[string][]string {
-	out := map[string][]string{}
+// providers returns the first node of each driver that has the id of the plugin, by the name
+// that the driver gives itself.
+func (p *CSIPlugin) providers() map[string]string {
+	out := map[string]string{}
 	for _, parts := range []map[string]*CSIInfo{p.Controllers, p.Nodes} {
 		for node, i := range parts {
-			if i.Provider != "" && !slices.Contains(out[i.Provider], node) {
-				out[i.Provider] = append(out[i.Provider], node)
+			if first, known := out[i.Provider]; i.Provider != "" && (!known || node < first) {
+				out[i.Provider] = node
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func (p *CSIPlugin) Contested() string {
 	}
 	var which []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		which = append(which, fmt.Sprintf("%q on node %s", name, slices.Min(of[name])))
+		which = append(which, fmt.Sprintf("%q on node %s", name, of[name]))
 	}
 	return fmt.Sprintf("nodes run different drivers with the id %q: %s; give the csi_plugin block of one of their jobs another id", p.ID, strings.Join(which, ", "))
 }
@@ -106,7 +106,7 @@ func (p *CSIPlugin) Providers() string {
 // Of returns the plugin with those parts only that are the driver of a name: another one of the
 // same id has other volumes. "" is the name of one that is not known.
 func (p *CSIPlugin) Of(driver string) *CSIPlugin {
-	if p == nil || driver == "" {
+	if p == nil || driver == "" || p.Provider == driver { // no other one is there
 		return p
 	}
 	one := *p
