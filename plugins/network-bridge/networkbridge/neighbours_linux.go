@@ -14,10 +14,6 @@ import (
 // neighbours returns the addresses of the machine's interfaces except for the bridge's own, of
 // the families of the bridge. The names of interfaces are looked up only for what overlaps.
 func (s settings) neighbours() (out []neighbour, err error) {
-	own := -1
-	if link, err := netlink.LinkByName(s.name); err == nil {
-		own = link.Attrs().Index
-	}
 	for _, subnet := range s.subnets {
 		family := netlink.FAMILY_V4
 		if subnet.Addr().Is6() {
@@ -32,18 +28,14 @@ func (s settings) neighbours() (out []neighbour, err error) {
 			addr, ok := netip.AddrFromSlice(a.IP)
 			bits, _ := a.Mask.Size()
 			p := netip.PrefixFrom(addr.Unmap(), bits)
-			if ok && a.LinkIndex != own && p.IsValid() && p.Overlaps(subnet) {
-				out = append(out, neighbour{linkName(a.LinkIndex), p})
+			if !ok || !p.IsValid() || !p.Overlaps(subnet) {
+				continue
+			}
+			// The bridge may be made by another call meanwhile, so it is known by its name.
+			if link, err := netlink.LinkByIndex(a.LinkIndex); err == nil && link.Attrs().Name != s.name {
+				out = append(out, neighbour{link.Attrs().Name, p})
 			}
 		}
 	}
 	return out, nil
-}
-
-func linkName(index int) string {
-	link, err := netlink.LinkByIndex(index)
-	if err != nil {
-		return fmt.Sprintf("number %d", index) // it has gone meanwhile
-	}
-	return link.Attrs().Name
 }

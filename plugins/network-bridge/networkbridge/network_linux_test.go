@@ -6,6 +6,7 @@ package networkbridge_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -411,4 +413,21 @@ func TestASubnetInsideOfAWiderNetworkIsTold(t *testing.T) {
 		t.Errorf("offered %q with the problem %q", f.Networks, f.Problem)
 	}
 	b.create(n, "a")
+}
+
+// While the first of them makes the bridge, the others must not take it for somebody else's.
+func TestTheFirstNetworksOfABridgeAreMadeAtOnce(t *testing.T) {
+	b := newBed(t)
+	n := b.fresh()
+	var calls sync.WaitGroup
+	for i := range 12 {
+		calls.Go(func() {
+			id := fmt.Sprintf("at-once-%d", i)
+			_, err := n.Create(t.Context(), network.Request{AllocID: id, Network: "bridge"})
+			if err := errors.Join(err, n.Destroy(context.Background(), id)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
 }
