@@ -6,6 +6,7 @@ package state_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/drover-project/drover/core/model"
@@ -127,29 +128,46 @@ func TestARegistrationFollowsItsNode(t *testing.T) {
 
 // The figure of bench/RESULTS.md for 10,000 services.
 func BenchmarkServices(b *testing.B) {
-	s := state.New()
 	const jobs, each = 1000, 10
-	must := func(err error) {
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
-	must(s.Update(2, func(tx *state.Tx) error {
-		for i := range jobs {
-			tx.UpsertJob(offering(fmt.Sprintf("job-%d", i), "t"), nil)
-		}
-		return nil
-	}))
-	must(s.Update(3, func(tx *state.Tx) error {
-		for i := range jobs {
-			for k := range each / 2 {
-				a := alloc(fmt.Sprintf("%08x-0000-4000-8000-%012x", i, k), 0)
-				a.JobID, a.ClientStatus = fmt.Sprintf("job-%d", i), model.AllocClientStatusRunning
-				tx.PlaceAlloc(a, 1)
+	// The tags of a job are shared by its registrations, so its own bytes do not count here.
+	fill := func(services bool) *state.Store {
+		s := state.New()
+		must := func(err error) {
+			if err != nil {
+				b.Fatal(err)
 			}
 		}
-		return nil
-	}))
+		must(s.Update(2, func(tx *state.Tx) error {
+			for i := range jobs {
+				j := offering(fmt.Sprintf("job-%d", i), "t")
+				if !services {
+					j.TaskGroups[0].Services = nil
+				}
+				tx.UpsertJob(j, nil)
+			}
+			return nil
+		}))
+		must(s.Update(3, func(tx *state.Tx) error {
+			for i := range jobs {
+				for k := range each / 2 {
+					a := alloc(fmt.Sprintf("%08x-0000-4000-8000-%012x", i, k), 0)
+					a.JobID, a.ClientStatus = fmt.Sprintf("job-%d", i), model.AllocClientStatusRunning
+					tx.PlaceAlloc(a, 1)
+				}
+			}
+			return nil
+		}))
+		return s
+	}
+	s := fill(true)
+	b.Run("bytes of each", func(b *testing.B) {
+		for b.Loop() {
+			with, some := held(func() *state.Store { return fill(true) })
+			without, none := held(func() *state.Store { return fill(false) })
+			b.ReportMetric((float64(with)-float64(without))/(jobs*each), "B/registration")
+			runtime.KeepAlive([]*state.Store{some, none})
+		}
+	})
 	v := s.View()
 	b.Run("list all 10,000", func(b *testing.B) {
 		for b.Loop() {
@@ -169,4 +187,15 @@ func BenchmarkServices(b *testing.B) {
 			}
 		}
 	})
+}
+
+// held returns how many bytes of memory a store takes.
+func held(fill func() *state.Store) (uint64, *state.Store) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	s := fill()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return after.HeapAlloc - before.HeapAlloc, s
 }
