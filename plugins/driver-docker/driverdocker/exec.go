@@ -6,6 +6,7 @@ package driverdocker
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"time"
@@ -31,7 +32,7 @@ func (d *Driver) ExecTask(ctx context.Context, id string, opts driver.ExecOption
 	if t.result() != nil {
 		return none, errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
 	}
-	e := &execution{t: t, opts: opts, stream: stream}
+	e := &execution{t: t, opts: opts, stream: stream, mark: markOf()}
 	if err := e.create(ctx); err != nil {
 		if serr := t.settle(ctx); serr == nil && t.result() != nil {
 			return none, errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
@@ -55,14 +56,20 @@ type execution struct {
 	stream driver.ExecStream
 	id     string
 	head   head
+	// mark is a variable by which the processes of the command are known among those of the
+	// container, whatever session they move to.
+	mark string
 }
+
+// markOf returns a variable that no other command has.
+func markOf() string { return "DROVER_COMMAND_ID=" + rand.Text() }
 
 func (e *execution) create(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	r, err := e.t.d.api.Load().ExecCreate(limited, e.t.state.Container, client.ExecCreateOptions{
 		TTY: e.opts.TTY, ConsoleSize: e.size(), AttachStdin: e.stream.Stdin != nil, AttachStdout: true, AttachStderr: true, Cmd: e.command(limited),
-		User: e.opts.User, WorkingDir: e.opts.Directory, Env: environment(e.opts.Env),
+		User: e.opts.User, WorkingDir: e.opts.Directory, Env: append(environment(e.opts.Env), e.mark),
 	})
 	e.id = r.ID
 	return e.t.d.failed(ctx, err, "prepare the command %q", e.opts.Command[0])
@@ -225,8 +232,9 @@ func (e *execution) resizes(ctx context.Context) {
 	}
 }
 
-// kill kills the command. The API has no request for this, so the process itself is
-// killed if it runs on this machine and is verified to be in this container.
+// kill kills the command and what it has started. The API has no request for this, so the
+// processes themselves are killed if they run on this machine and are verified to be in this
+// container.
 func (e *execution) kill() {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
@@ -234,4 +242,5 @@ func (e *execution) kill() {
 	if err == nil && r.Running && r.PID > 0 {
 		killInside(r.PID, e.t.state.Container)
 	}
+	killMarked(e.mark, e.t.state.Container)
 }

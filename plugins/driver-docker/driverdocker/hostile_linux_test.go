@@ -4,6 +4,9 @@
 package driverdocker_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -174,5 +177,26 @@ func TestHostileAPluginThatIsKilledInAStartLeavesNoContainerThatRuns(t *testing.
 		if out, err := docker.CLI("ps", "-aq", "--filter", "label=io.drover.task_id="+id); err != nil || out != "" {
 			t.Errorf("containers that are left: %q, %v", out, err)
 		}
+	}
+}
+
+func TestHostileACommandThatForksWithoutEndIsGoneWhenItsTimeIsOver(t *testing.T) {
+	n := newNode(t, nil)
+	tc := n.task(script("exec sleep 100000"))
+	n.run(tc)
+	number := 700000 + os.Getpid()
+	forever := fmt.Sprintf("while :; do sleep %[1]d & setsid sleep %[1]d & (setsid sh -c 'sleep %[1]d; :' &); sleep 0.05; done", number)
+	for _, tty := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(limit(t), 2*time.Second)
+		_, err := n.d.ExecTask(ctx, tc.ID, driver.ExecOptions{Command: []string{"/bin/sh", "-c", forever}, TTY: tty}, driver.ExecStream{})
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("terminal %v: it ended with %v", tty, err)
+		}
+		eventually(t, "its processes are gone", func() bool { return !strings.Contains(n.cli("top", "web-"+tc.AllocID), fmt.Sprint(number)) })
+	}
+	r, err := n.d.ExecTask(limit(t), tc.ID, driver.ExecOptions{Command: []string{"/bin/true"}}, driver.ExecStream{})
+	if err != nil || !r.Successful() {
+		t.Errorf("another command in the container: %+v, %v", r, err)
 	}
 }
