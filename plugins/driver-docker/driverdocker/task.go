@@ -323,6 +323,19 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 		return nil
 	}
 	t.wasAsked()
+	// If the caller gives up, whenever that is, the task is stopped nevertheless.
+	done := make(chan error, 1)
+	d.work.Go(func() { done <- t.stop(d.ctx, id, timeout, signal) })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("stop task %q: %w", id, ctx.Err())
+	}
+}
+
+// stop sends the signal, and kills the task if it has not ended after timeout.
+func (t *task) stop(ctx context.Context, id string, timeout time.Duration, signal string) error {
 	_ = t.d.hold(ctx, t.state.Container, false) // a container that stays paused is killed
 	if signal == "" {
 		signal = "SIGTERM"
@@ -338,15 +351,7 @@ func (d *Driver) StopTask(ctx context.Context, id string, timeout time.Duration,
 			return wrapTask(id, errors.Join(err, serr))
 		}
 	}
-	// If the caller gives up, the kill is carried out nevertheless.
-	done := make(chan error, 1)
-	d.work.Go(func() { done <- t.killAfter(d.ctx, timeout) })
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("stop task %q: %w", id, ctx.Err())
-	}
+	return t.killAfter(ctx, timeout)
 }
 
 const (
