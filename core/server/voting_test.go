@@ -42,7 +42,7 @@ func TestOneServerOfAZoneVotesAndItsStandbyTakesOver(t *testing.T) {
 		playing(t, c, string(rune('a'+i)), 3, pilot.Role{Zone: zone}, at[i], at[:3]...).Start()
 	}
 	leader := c.Leader()
-	setAutopilot(t, leader, `{"CleanupDeadServers":true,"EnableRedundancyZones":true,"LastContactThreshold":"2s","ServerStabilizationTime":"1s"}`)
+	setAutopilot(t, leader, `{"CleanupDeadServers":true,"EnableRedundancyZones":true,"LastContactThreshold":"5s","ServerStabilizationTime":"1s"}`)
 	replica := playing(t, c, "r", 3, pilot.Role{Replica: true}, at[4], at[0])
 	replica.Start()
 	var failing *testkit.Member
@@ -96,7 +96,7 @@ func TestServersOfANewerVersionTakeOverWhenTheyAreEnough(t *testing.T) {
 		playing(t, c, string(rune('a'+i)), 3, pilot.Role{Upgrade: "1.0.0"}, at[i], at[:3]...).Start()
 	}
 	leader := c.Leader()
-	setAutopilot(t, leader, `{"CleanupDeadServers":true,"EnableCustomUpgrades":true,"LastContactThreshold":"2s","ServerStabilizationTime":"1s"}`)
+	setAutopilot(t, leader, `{"CleanupDeadServers":true,"EnableCustomUpgrades":true,"LastContactThreshold":"5s","ServerStabilizationTime":"1s"}`)
 	for i := range 2 {
 		playing(t, c, string(rune('d'+i)), 3, pilot.Role{Upgrade: "1.1.0"}, at[3+i], at[0]).Start()
 	}
