@@ -24,24 +24,25 @@ type emptyCluster struct {
 	cfg   model.SchedulerConfiguration
 }
 
-func (c *emptyCluster) Index() uint64                                     { return 1 }
-func (c *emptyCluster) JobByID(string, string) *model.Job                 { return c.job }
-func (c *emptyCluster) JobByVersion(string, string, uint64) *model.Job    { return c.job }
-func (c *emptyCluster) AllocByID(string) *model.Allocation                { return nil }
-func (c *emptyCluster) AllocsByJob(string, string) []*model.Allocation    { return nil }
-func (c *emptyCluster) AllocsByNode(string) []*model.Allocation           { return nil }
-func (c *emptyCluster) NodeByID(id string) *model.Node                    { return c.byID[id] }
-func (c *emptyCluster) LatestDeployment(string, string) *model.Deployment { return nil }
-func (c *emptyCluster) SchedulerConfig() *model.SchedulerConfiguration    { return &c.cfg }
-func (c *emptyCluster) NamespaceByName(string) *model.Namespace           { return nil }
-func (c *emptyCluster) NodePoolByName(string) *model.NodePool             { return nil }
-func (c *emptyCluster) NodeUsed(string) (int64, int64, int64)             { return 0, 0, 0 }
-func (c *emptyCluster) Fleet() *model.Fleet                               { return c.fleet }
-func (c *emptyCluster) JobOf(*model.Allocation) *model.Job                { return c.job }
-func (c *emptyCluster) HostVolumeByID(string) *model.HostVolume           { return nil }
-func (c *emptyCluster) HostVolumesByNode(string) []*model.HostVolume      { return nil }
-func (c *emptyCluster) CSIVolumeByID(_, _ string) *model.CSIVolume        { return nil }
-func (c *emptyCluster) CSIVolumeHolders(_, _ string) []*model.Allocation  { return nil }
+func (c *emptyCluster) Index() uint64                                      { return 1 }
+func (c *emptyCluster) JobByID(string, string) *model.Job                  { return c.job }
+func (c *emptyCluster) JobByVersion(string, string, uint64) *model.Job     { return c.job }
+func (c *emptyCluster) AllocByID(string) *model.Allocation                 { return nil }
+func (c *emptyCluster) AllocsByJob(string, string) []*model.Allocation     { return nil }
+func (c *emptyCluster) AllocsByNode(string) []*model.Allocation            { return nil }
+func (c *emptyCluster) NodeByID(id string) *model.Node                     { return c.byID[id] }
+func (c *emptyCluster) LatestDeployment(string, string) *model.Deployment  { return nil }
+func (c *emptyCluster) SchedulerConfig() *model.SchedulerConfiguration     { return &c.cfg }
+func (c *emptyCluster) NamespaceByName(string) *model.Namespace            { return nil }
+func (c *emptyCluster) NodePoolByName(string) *model.NodePool              { return nil }
+func (c *emptyCluster) NodeUsed(string) (int64, int64, int64)              { return 0, 0, 0 }
+func (c *emptyCluster) Fleet() *model.Fleet                                { return c.fleet }
+func (c *emptyCluster) JobOf(*model.Allocation) *model.Job                 { return c.job }
+func (c *emptyCluster) HostVolumeByID(string) *model.HostVolume            { return nil }
+func (c *emptyCluster) HostVolumesByNode(string) []*model.HostVolume       { return nil }
+func (c *emptyCluster) CSIVolumeByID(_, _ string) *model.CSIVolume         { return nil }
+func (c *emptyCluster) CSIVolumeHolders(_, _ string) []*model.Allocation   { return nil }
+func (c *emptyCluster) CSIVolumeTwins(*model.CSIVolume) []*model.CSIVolume { return nil }
 func (c *emptyCluster) VolumeClaimOf(*model.VolumeClaim) *model.VolumeClaim {
 	return nil
 }

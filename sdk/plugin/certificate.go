@@ -16,9 +16,13 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"os"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // clientCertEnv is the variable with the certificate of a host that calls over TLS.
@@ -48,6 +52,24 @@ func secured() (*tls.Config, error) {
 		Certificates: []tls.Certificate{*cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted, RootCAs: trusted,
 		MinVersion: tls.VersionTLS12, ServerName: serverName,
 	}, nil
+}
+
+// credentialsOf returns how connections of hosts are received, by TLS if there is a
+// configuration for it.
+func credentialsOf(secure *tls.Config) credentials.TransportCredentials {
+	if secure == nil {
+		return directly{insecure.NewCredentials()}
+	}
+	return directly{credentials.NewTLS(secure)}
+}
+
+// directly receives connections that are Direct.
+type directly struct {
+	credentials.TransportCredentials
+}
+
+func (d directly) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return d.TransportCredentials.ServerHandshake(Direct(conn))
 }
 
 // certLife is far longer than a process lives.

@@ -122,7 +122,7 @@ func Serve(info Info, services ...Service) error {
 		VersionedPlugins: map[int]goplugin.PluginSet{ProtocolVersion: {setName: &grpcPlugin{info: info, services: services}}},
 		Logger:           hclog.New(&hclog.LoggerOptions{Name: info.Name, Level: hclog.Warn, Output: os.Stderr, JSONFormat: true}),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
-			return grpc.NewServer(append(opts, serverOptions()...)...)
+			return grpc.NewServer(append(append(opts, serverOptions()...), grpc.Creds(credentialsOf(secure)))...)
 		},
 	}
 	if secure != nil {

@@ -56,7 +56,7 @@ func (c *client) dial(ctx context.Context, _ string) (net.Conn, error) {
 		_ = conn.Close() // nothing was sent
 		return nil, err
 	}
-	return conn, nil
+	return plugin.Direct(conn), nil
 }
 
 // end makes go-plugin end the process, and reports whether it has ended within the

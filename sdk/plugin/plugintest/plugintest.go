@@ -53,12 +53,24 @@ func Launch(t testing.TB, cmd *exec.Cmd) (conn *grpc.ClientConn, die func()) {
 	if race, ok := os.LookupEnv("GORACE"); ok && cmd.Env != nil { // for a test binary that is its own plugin
 		cmd.Env = append(cmd.Env, "GORACE="+race)
 	}
+	var addr net.Addr // set before a connection is made
+	direct := grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, addr.Network(), addr.String())
+		if err != nil {
+			return nil, err
+		}
+		return plugin.Direct(conn), nil
+	})
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig: plugin.Handshake(), VersionedPlugins: plugin.ClientSet(),
 		Cmd: cmd, SkipHostEnv: true, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		StartTimeout: 10 * time.Second, Logger: hclog.NewNullLogger(), GRPCDialOptions: plugin.DialOptions(),
+		StartTimeout: 10 * time.Second, Logger: hclog.NewNullLogger(), GRPCDialOptions: append(plugin.DialOptions(), direct),
 	})
 	t.Cleanup(client.Kill)
+	var err error
+	if addr, err = client.Start(); err != nil {
+		t.Fatalf("start %s: %v", cmd.Path, err)
+	}
 	protocol, err := client.Client()
 	if err != nil {
 		t.Fatalf("launch %s: %v", cmd.Path, err)
