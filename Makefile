@@ -53,7 +53,7 @@ test: check-fmt vet build ## what CI runs: formatting, vet, build, every test, t
 	@rm -rf bin/flaky && mkdir -p bin/flaky
 	CGO_ENABLED=1 $(TESTER)=bin/flaky/race --packages="$(RACE)" -- -race $(TESTING)
 	$(TESTER)=bin/flaky/rest --packages="./cmd/... ./internal/... ./test/... ./bench/... ./examples/..." -- $(TESTING)
-	cd $(COMPAT_MODULE) && GOWORK=off $(GO) test -timeout 10m ./...
+	cd $(COMPAT_MODULE) && GOWORK=off $(TESTER)=$(CURDIR)/bin/flaky/compat --packages=./... -- -timeout 10m
 	@for f in bin/flaky/*; do [ ! -s $$f ] || { echo "Failed once and passed when run again; each is a defect, file it:"; cat $$f; }; done
 
 .PHONY: check

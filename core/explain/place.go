@@ -123,13 +123,13 @@ func (o Of) Node(n *model.Node) *model.Explanation {
 	default:
 		say("It takes no allocations: it is not eligible (drover node eligibility -enable %s).", short(n.ID))
 	}
-	c := feasible.CapacityOf(n)
+	c := n.Capacity()
 	cpu, memory, disk := o.View.NodeUsed(n.ID)
 	for _, r := range []struct {
 		what       string
 		used, have int64
 		unit       string
-	}{{"cpu", cpu, c.CPU, "MHz"}, {"memory", memory, c.Memory, "MB"}, {"disk", disk, c.Disk, "MB"}} {
+	}{{"cpu", cpu, c.CPU, "MHz"}, {"memory", memory, c.MemoryMB, "MB"}, {"disk", disk, c.DiskMB, "MB"}} {
 		say("%s: %d of %d %s are taken, %d are free.", r.what, r.used, r.have, r.unit, r.have-r.used)
 	}
 	held, waiting := len(feasible.Holders(o.View, n.ID, nil)), 0

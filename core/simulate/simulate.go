@@ -423,11 +423,11 @@ func missing(v *state.View) map[string]*Unplaced {
 // held returns the groups that their dependencies hold back, ordered by job and group.
 func held(v *state.View, now time.Time) (out []*Held) {
 	for job := range v.Jobs("") {
-		now := reconcile.Holds(v, job, now)
-		for _, group := range slices.Sorted(maps.Keys(now)) {
-			h := now[group]
+		holds, evals := reconcile.Holds(v, job, now), v.EvalsByJob(job.Namespace, job.ID)
+		for _, group := range slices.Sorted(maps.Keys(holds)) {
+			h := holds[group]
 			h.Allocs = job.LookupTaskGroup(group).Count
-			for _, e := range v.EvalsByJob(job.Namespace, job.ID) {
+			for _, e := range evals {
 				if was := e.Held[group]; was != nil && e.Status == model.EvalStatusBlocked {
 					h.Allocs = was.Allocs
 				}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/armon/go-metrics"
+	"github.com/hashicorp/go-metrics"
 )
 
 // The methods of metrics.MetricSink, which libraries call through go-metrics.

@@ -108,9 +108,9 @@ func (r rooms) add(view *state.View, n *model.Node, index uint64) {
 
 // freeOn returns what is free on a node.
 func freeOn(view *state.View, n *model.Node) queue.Amount {
-	have := feasible.CapacityOf(n)
+	have := n.Capacity()
 	cpu, mem, disk := view.NodeUsed(n.ID)
-	free := queue.Amount{CPU: have.CPU - cpu, Memory: have.Memory - mem, Disk: have.Disk - disk}
+	free := queue.Amount{CPU: have.CPU - cpu, Memory: have.MemoryMB - mem, Disk: have.DiskMB - disk}
 	if n.NodeResources == nil || len(n.NodeResources.Devices) == 0 {
 		return free
 	}

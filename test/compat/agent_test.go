@@ -66,7 +66,7 @@ func (l *lines) tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.buf.String()
-	return s[max(0, len(s)-6000):]
+	return s[max(0, len(s)-100_000):]
 }
 
 // agent starts a dev agent and returns a client for it once its node is ready.
@@ -92,9 +92,14 @@ func agent(t *testing.T) *api.Client {
 		select {
 		case <-exited:
 		case <-time.After(time.Minute):
-			_ = cmd.Process.Kill()
-			<-exited
 			t.Error("the agent did not end within a minute of SIGINT")
+			_ = cmd.Process.Signal(syscall.SIGQUIT) // it prints what its goroutines wait for
+			select {
+			case <-exited:
+			case <-time.After(10 * time.Second):
+				_ = cmd.Process.Kill()
+				<-exited
+			}
 		}
 		if t.Failed() {
 			t.Logf("the agent's last words:\n%s", out.tail())

@@ -15,7 +15,6 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
-	"github.com/drover-project/drover/core/schedule/feasible"
 )
 
 // nodeFill is how full a node is.
@@ -85,8 +84,8 @@ func fillsOf(nodes []*api.NodeListStub, allocs []*model.AllocListStub) []*nodeFi
 	byID := map[string]*nodeFill{}
 	out := make([]*nodeFill, 0, len(nodes))
 	for _, n := range nodes {
-		c := feasible.CapacityOf(&model.Node{NodeResources: n.NodeResources, ReservedResources: n.ReservedResources})
-		f := &nodeFill{ID: n.ID, Name: n.Name, Class: n.NodeClass, CPUOf: c.CPU, MemoryOf: c.Memory}
+		c := (&model.Node{NodeResources: n.NodeResources, ReservedResources: n.ReservedResources}).Capacity()
+		f := &nodeFill{ID: n.ID, Name: n.Name, Class: n.NodeClass, CPUOf: c.CPU, MemoryOf: c.MemoryMB}
 		switch {
 		case n.Status != model.NodeStatusReady:
 			f.Closed = n.Status

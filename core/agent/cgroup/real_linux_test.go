@@ -171,14 +171,19 @@ func TestMakingAGroupAnewEndsWhatAnEarlierRunLeft(t *testing.T) {
 	}
 }
 
+// sharedCores is the file with the cores of the tasks that have none for themselves.
+func sharedCores(root string, version int) string {
+	if version == 2 {
+		return root + "/nomad.slice/share.slice/cpuset.cpus"
+	}
+	return root + "/cpuset/nomad/share/cpuset.cpus"
+}
+
 func TestTheSharedCoresFollowReservations(t *testing.T) {
 	root, version := realRoot(t)
 	tr := realTree(t, root)
 	made(t, tr, cgroup.Task{AllocID: "a1", Name: "web"})
-	share := root + "/cpuset/nomad/share/cpuset.cpus"
-	if version == 2 {
-		share = root + "/nomad.slice/share.slice/cpuset.cpus"
-	}
+	share := sharedCores(root, version)
 	all := read(t, share)
 	if all == "0\n" {
 		t.Skip("the machine has one core")
@@ -205,10 +210,7 @@ func TestCoresOfARemovedGroupAreSharedAtOnce(t *testing.T) {
 	root, version := realRoot(t)
 	tr := realTree(t, root)
 	made(t, tr, cgroup.Task{AllocID: "a1", Name: "web"})
-	share := root + "/cpuset/nomad/share/cpuset.cpus"
-	if version == 2 {
-		share = root + "/nomad.slice/share.slice/cpuset.cpus"
-	}
+	share := sharedCores(root, version)
 	all := read(t, share)
 	for i := range 100 {
 		id := fmt.Sprint("b", i)

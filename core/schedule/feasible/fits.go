@@ -47,7 +47,7 @@ func Fits(v PlanView, n *model.Node, c Change) string {
 			exclusive = exclusive || holdsExclusive(a.AllocatedResources)
 		}
 	}
-	if d := Lacking(CapacityOf(n), Capacity{cpu, mem, disk}); d != "" {
+	if d := Lacking(n.Capacity(), model.NodeUse{CPU: cpu, MemoryMB: mem, DiskMB: disk}); d != "" {
 		return d
 	}
 	if why := fitsVolumes(v, n, c.Place); why != "" {
@@ -101,13 +101,13 @@ func localAsRequired(v PlanView, n *model.Node, a *model.Allocation) bool {
 }
 
 // Lacking returns the first dimension in which used exceeds have, or "".
-func Lacking(have, used Capacity) string {
+func Lacking(have, used model.NodeUse) string {
 	switch {
 	case used.CPU > have.CPU:
 		return "cpu"
-	case used.Memory > have.Memory:
+	case used.MemoryMB > have.MemoryMB:
 		return "memory"
-	case used.Disk > have.Disk:
+	case used.DiskMB > have.DiskMB:
 		return "disk"
 	}
 	return ""

@@ -25,15 +25,6 @@ type PlanView interface {
 	VolumeView
 }
 
-// Capacity is the capacity of a node for allocs.
-type Capacity struct{ CPU, Memory, Disk int64 }
-
-// CapacityOf returns the capacity of n: its resources minus what is reserved.
-func CapacityOf(n *model.Node) Capacity {
-	c := n.Capacity()
-	return Capacity{c.CPU, c.MemoryMB, c.DiskMB}
-}
-
 // Usage is the set of used ports, cores and device instances of a node, each of which
 // has one holder.
 type Usage struct {

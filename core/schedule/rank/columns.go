@@ -3,7 +3,10 @@
 
 package rank
 
-import "github.com/drover-project/drover/core/schedule/feasible"
+import (
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/feasible"
+)
 
 // Ask is the resources that one alloc uses of a node.
 type Ask struct{ CPU, Memory, Disk int64 }
@@ -44,6 +47,6 @@ func (c *Columns) Use(row int, a Ask) {
 // rule of feasible.Fits, on columns.
 func (c *Columns) Lacking(row int, a Ask) string {
 	return feasible.Lacking(
-		feasible.Capacity{CPU: c.CapCPU[row], Memory: c.CapMemory[row], Disk: c.CapDisk[row]},
-		feasible.Capacity{CPU: c.UsedCPU[row] + a.CPU, Memory: c.UsedMemory[row] + a.Memory, Disk: c.UsedDisk[row] + a.Disk})
+		model.NodeUse{CPU: c.CapCPU[row], MemoryMB: c.CapMemory[row], DiskMB: c.CapDisk[row]},
+		model.NodeUse{CPU: c.UsedCPU[row] + a.CPU, MemoryMB: c.UsedMemory[row] + a.Memory, DiskMB: c.UsedDisk[row] + a.Disk})
 }

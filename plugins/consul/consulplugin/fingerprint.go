@@ -6,10 +6,10 @@ package consulplugin
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
+	"github.com/drover-project/drover/plugins/internal/fingerprint"
 	registry "github.com/drover-project/drover/sdk/registry/v1"
 )
 
@@ -28,39 +28,14 @@ type seen struct {
 
 // Fingerprint implements registry.Registry.
 func (r *Registry) Fingerprint(ctx context.Context) (<-chan registry.Fingerprint, error) {
-	out := make(chan registry.Fingerprint, 1)
-	go func() {
-		defer close(out)
-		last, known := registry.Fingerprint{}, map[*cluster]seen{}
-		for first := true; ; first = false {
-			all, changed := r.all()
-			now := registry.Fingerprint{}
-			for _, c := range all {
-				now.Clusters = append(now.Clusters, c.look(ctx, known))
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			if first || !reflect.DeepEqual(now, last) {
-				select {
-				case out <- now:
-				case <-ctx.Done():
-					return
-				}
-				last = now
-			}
-			again := time.NewTimer(looks)
-			select {
-			case <-again.C:
-			case <-changed:
-				again.Stop()
-			case <-ctx.Done():
-				again.Stop()
-				return
-			}
+	known := map[*cluster]seen{}
+	return fingerprint.Stream(ctx, func(ctx context.Context) (now registry.Fingerprint, _ fingerprint.Again) {
+		all, changed := r.all()
+		for _, c := range all {
+			now.Clusters = append(now.Clusters, c.look(ctx, known))
 		}
-	}()
-	return out, nil
+		return now, fingerprint.Again{After: looks, Changed: changed}
+	}), nil
 }
 
 // look asks a cluster's agent about itself.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/drover-project/drover/plugins/internal/fingerprint"
 	volume "github.com/drover-project/drover/sdk/volume/v1"
 )
 
@@ -40,36 +40,14 @@ const (
 
 // Fingerprint implements volume.Volume.
 func (p *Plugin) Fingerprint(ctx context.Context) (<-chan volume.Fingerprint, error) {
-	out := make(chan volume.Fingerprint)
-	go func() {
-		defer close(out)
-		var last *volume.Fingerprint
-		for {
-			set, conn, changed := p.watched()
-			f := p.look(ctx, set, conn)
-			if ctx.Err() == nil && (last == nil || !reflect.DeepEqual(*last, f)) {
-				select {
-				case out <- f:
-					last = &f
-				case <-ctx.Done():
-				}
-			}
-			pause := askEvery
-			if f.Problem != "" {
-				pause = askSoon
-			}
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-changed:
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			}
-			timer.Stop()
+	return fingerprint.Stream(ctx, func(ctx context.Context) (volume.Fingerprint, fingerprint.Again) {
+		set, conn, changed := p.watched()
+		f, again := p.look(ctx, set, conn), fingerprint.Again{After: askEvery, Changed: changed}
+		if f.Problem != "" {
+			again.After = askSoon
 		}
-	}()
-	return out, nil
+		return f, again
+	}), nil
 }
 
 func (p *Plugin) watched() (settings, *conn, <-chan struct{}) {

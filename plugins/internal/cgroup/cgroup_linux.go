@@ -356,16 +356,16 @@ func (g *Group) Kill() {
 // ends.
 func (g *Group) PIDs() []int {
 	for _, dir := range g.Paths() {
-		if pids, err := PIDsIn(dir); err == nil {
+		if pids, err := pidsIn(dir); err == nil {
 			return pids
 		}
 	}
 	return nil
 }
 
-// PIDsIn returns the processes in the group of a directory and in those below it, except this
+// pidsIn returns the processes in the group of a directory and in those below it, except this
 // one.
-func PIDsIn(dir string) ([]int, error) {
+func pidsIn(dir string) ([]int, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
 		return nil, err
@@ -377,7 +377,7 @@ func PIDsIn(dir string) ([]int, error) {
 		}
 	}
 	for _, below := range groupsBelow(dir) {
-		more, _ := PIDsIn(below) // it may be gone
+		more, _ := pidsIn(below) // it may be gone
 		pids = append(pids, more...)
 	}
 	return pids, nil

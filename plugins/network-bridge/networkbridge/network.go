@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-project/drover/plugins/internal/fingerprint"
 	"github.com/drover-project/drover/plugins/internal/netspace"
 	"github.com/drover-project/drover/sdk/errdefs"
 	network "github.com/drover-project/drover/sdk/network/v1"
@@ -152,29 +153,9 @@ const lookEvery = time.Minute
 
 // Fingerprint implements network.Network.
 func (n *Network) Fingerprint(ctx context.Context) (<-chan network.Fingerprint, error) {
-	out := make(chan network.Fingerprint)
-	go func() {
-		defer close(out)
-		tick := time.NewTicker(lookEvery)
-		defer tick.Stop()
-		var last *network.Fingerprint
-		for {
-			if f := n.look(ctx); last == nil || !reflect.DeepEqual(*last, f) {
-				select {
-				case out <- f:
-					last = &f
-				case <-ctx.Done():
-					return
-				}
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out, nil
+	return fingerprint.Stream(ctx, func(ctx context.Context) (network.Fingerprint, fingerprint.Again) {
+		return n.look(ctx), fingerprint.Again{After: lookEvery}
+	}), nil
 }
 
 // look reports what the machine offers now.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/drover-project/drover/plugins/internal/fingerprint"
 	"github.com/drover-project/drover/plugins/internal/netspace"
 	"github.com/drover-project/drover/sdk/errdefs"
 	network "github.com/drover-project/drover/sdk/network/v1"
@@ -101,31 +101,10 @@ func (n *Network) list(name string) (*libcni.NetworkConfigList, error) {
 
 // Fingerprint implements network.Network.
 func (n *Network) Fingerprint(ctx context.Context) (<-chan network.Fingerprint, error) {
-	out := make(chan network.Fingerprint)
-	go func() {
-		defer close(out)
-		tick := time.NewTicker(lookEvery)
-		defer tick.Stop()
-		var last *network.Fingerprint
-		for {
-			_, changed := n.current()
-			if f := n.look(ctx); last == nil || !reflect.DeepEqual(*last, f) {
-				select {
-				case out <- f:
-					last = &f
-				case <-ctx.Done():
-					return
-				}
-			}
-			select {
-			case <-tick.C:
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return out, nil
+	return fingerprint.Stream(ctx, func(ctx context.Context) (network.Fingerprint, fingerprint.Again) {
+		_, changed := n.current()
+		return n.look(ctx), fingerprint.Again{After: lookEvery, Changed: changed}
+	}), nil
 }
 
 // look reports what the machine offers now.
