@@ -53,6 +53,10 @@ func (t Template) Denied() []string {
 	return append(t.FunctionDenylist[:len(t.FunctionDenylist):len(t.FunctionDenylist)], t.FunctionBlacklist...)
 }
 
+// WaitIsDefault reports whether the wait of templates is as documented, so nobody needs to have
+// chosen it.
+func (t Template) WaitIsDefault() bool { return t.Wait == defaultTemplate().Wait }
+
 // Between returns both values, which Finish has validated.
 func (w TemplateWait) Between() (least, most time.Duration) {
 	return Duration(w.Min, 0), Duration(w.Max, 0)

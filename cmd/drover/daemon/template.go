@@ -13,7 +13,10 @@ func templateConfig(t config.Template) template.Config {
 	out := template.Config{
 		FunctionDenylist: t.Denied(), DisableSandbox: t.DisableSandbox,
 		MaxStale: config.Duration(t.MaxStale, 0), BlockQueryWait: config.Duration(t.BlockQueryWait, 0),
-		Wait: bounds(t.Wait), WaitBounds: bounds(t.WaitBounds),
+		WaitBounds: bounds(t.WaitBounds),
+	}
+	if !t.WaitIsDefault() { // otherwise the engine's default, with prompt first changes
+		out.Wait = bounds(t.Wait)
 	}
 	retry := template.DefaultRetry
 	if n := t.NomadRetry.Attempts; n != nil {

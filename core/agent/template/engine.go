@@ -57,7 +57,7 @@ type Config struct {
 	MaxDuration time.Duration // limit of one run of one template
 	MaxSteps    int           // turns of loops and calls of one run
 
-	Wait       *Bounds // for templates without a wait block; nil means 5s to 4m
+	Wait       *Bounds // for templates without a wait block; nil means 5s to 4m, and prompt first changes (docs/adr/0111)
 	WaitBounds *Bounds // limits for every wait
 
 	MaxStale       time.Duration
@@ -87,9 +87,10 @@ type Task struct {
 
 // Engine renders the templates of all tasks of a node.
 type Engine struct {
-	cfg   Config
-	hub   *hub
-	slots chan struct{} // bounds how many templates are parsed or run at once
+	cfg    Config
+	prompt bool // the operator has set no wait
+	hub    *hub
+	slots  chan struct{} // bounds how many templates are parsed or run at once
 }
 
 // New makes an engine. It needs no Close, because its goroutines belong to Runners.
@@ -103,6 +104,7 @@ func New(cfg Config) *Engine {
 	if cfg.Retry == nil {
 		cfg.Retry = &DefaultRetry
 	}
+	prompt := cfg.Wait == nil && cfg.WaitBounds == nil
 	if cfg.Wait == nil {
 		cfg.Wait = &Bounds{Min: DefaultWaitMin, Max: DefaultWaitMax}
 	}
@@ -111,7 +113,7 @@ func New(cfg Config) *Engine {
 	setDefault(&cfg.MaxDuration, DefaultMaxDuration)
 	setDefault(&cfg.BlockQueryWait, DefaultBlockWait)
 	setDefault(&cfg.FilePoll, DefaultFilePoll)
-	return &Engine{cfg: cfg, hub: newHub(cfg), slots: make(chan struct{}, min(4, runtime.GOMAXPROCS(0)))}
+	return &Engine{cfg: cfg, prompt: prompt, hub: newHub(cfg), slots: make(chan struct{}, min(4, runtime.GOMAXPROCS(0)))}
 }
 
 func setDefault[T int | int64 | time.Duration](p *T, v T) {

@@ -82,11 +82,14 @@ func (r *Runner) look(t *rendered, now time.Time) time.Time {
 	if !t.changedAt.IsZero() && t.retryAt.IsZero() {
 		wait := r.wait(t)
 		due = earlier(t.changedAt.Add(wait.Max), t.lastChange.Add(wait.Min))
+		if r.prompt(t) && t.changedAt.Sub(t.renderedAt) >= wait.Min {
+			due = earlier(due, t.changedAt.Add(promptWait))
+		}
 	}
 	if due.IsZero() || now.Before(due) {
 		return due
 	}
-	t.changedAt, t.retryAt = time.Time{}, time.Time{}
+	t.changedAt, t.retryAt, t.renderedAt = time.Time{}, time.Time{}, now
 	changed, err := r.render(r.ctx, t)
 	if r.ctx.Err() != nil {
 		return time.Time{}
@@ -124,6 +127,16 @@ func (r *Runner) present(t *rendered) (map[Query]uint64, map[string]stamp) {
 		t.read[path] = r.files.stamp(path)
 	}
 	return t.seen, t.read
+}
+
+// promptWait is how long a prompt change waits for others of the same moment, such as those of
+// several allocs that start at once.
+const promptWait = 50 * time.Millisecond
+
+// prompt reports whether the first change after a quiet time is rendered at once instead of
+// after the default wait: see docs/adr/0111.
+func (r *Runner) prompt(t *rendered) bool {
+	return r.engine.prompt && t.spec.Wait == nil && changeOf(t.spec).Mode != ModeRestart
 }
 
 // wait returns how long inputs must be unchanged, within the limits of the node.

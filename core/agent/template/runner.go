@@ -57,6 +57,7 @@ type rendered struct {
 	miss  []string
 
 	changedAt, lastChange time.Time // times of the first and last change of its inputs since it was last rendered
+	renderedAt            time.Time // when a change of its inputs was last rendered
 	retryAt               time.Time
 	failures              int
 	err                   error // error of the last try

@@ -256,6 +256,69 @@ func TestWaitHoldsUntilInputsAreQuietButNotForEver(t *testing.T) {
 	})
 }
 
+func TestTheFirstChangeAfterAQuietTimeIsRenderedAtOnceUnlessItRestartsTheTask(t *testing.T) {
+	quick, bounds := 10*time.Second, &template.Bounds{Min: 5 * time.Second, Max: time.Minute}
+	for name, test := range map[string]struct {
+		mode   string
+		config func(*template.Config)
+		wait   *model.WaitConfig
+		prompt bool
+	}{
+		"noop":                     {mode: "noop", prompt: true},
+		"signal":                   {mode: "signal", prompt: true},
+		"script":                   {mode: "script", prompt: true},
+		"restart":                  {mode: "restart"},
+		"the default, restart":     {},
+		"a wait of its own":        {mode: "noop", wait: &model.WaitConfig{Min: &quick}},
+		"a wait of the operator":   {mode: "noop", config: func(c *template.Config) { c.Wait = bounds }},
+		"bounds from the operator": {mode: "noop", config: func(c *template.Config) { c.WaitBounds = bounds }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, s := watched(t)
+			w.cfg.Wait = nil
+			if test.config != nil {
+				test.config(&w.cfg)
+			}
+			w.add(`{{ (nomadVar "a").x }}`, func(m *model.Template) {
+				m.ChangeMode, m.ChangeSignal, m.ChangeScript, m.Wait = test.mode, "SIGHUP", &model.ChangeScript{Command: "/bin/x"}, test.wait
+			})
+			s.put("a", map[string]string{"x": "1"})
+			r := w.open()
+			defer r.Close()
+			w.first(r)
+			rendered := func(after time.Duration, want string) {
+				t.Helper()
+				time.Sleep(after)
+				synctest.Wait()
+				if got := w.read("local/out"); got != want {
+					t.Errorf("%s: %q after %s, want %q", name, got, after, want)
+				}
+			}
+			time.Sleep(time.Hour)
+			s.put("a", map[string]string{"x": "2"})
+			if !test.prompt {
+				rendered(4*time.Second, "1")
+				rendered(7*time.Second, "2")
+				return
+			}
+			s.put("a", map[string]string{"x": "3"}) // at the same moment: rendered with the first
+			rendered(250*time.Millisecond, "3")
+			// What follows waits until the inputs are quiet for five seconds.
+			for i := range 4 {
+				s.put("a", map[string]string{"x": fmt.Sprint("busy", i)})
+				rendered(4*time.Second, "3")
+			}
+			rendered(2*time.Second, "busy3")
+			s.put("a", map[string]string{"x": "4"})
+			rendered(2*time.Second, "busy3")
+			rendered(4*time.Second, "4")
+			time.Sleep(6 * time.Second)
+			s.put("a", map[string]string{"x": "5"})
+			rendered(250*time.Millisecond, "5")
+		})
+	}
+}
+
 func TestTheNodesBoundsHoldForEveryWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s := watched(t)
