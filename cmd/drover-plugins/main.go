@@ -1,8 +1,9 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command drover-plugins holds all first-party plugins in one binary, so that their
-// processes share its text in memory. The name by which it is called selects the
+// Command drover-plugins holds most first-party plugins in one binary, so that their
+// processes share its text in memory. driver-docker and device-nvidia are binaries of their
+// own. The name by which it is called selects the
 // plugin: bin/plugins has a link for each plugin. "drover-plugins NAME ..." does the
 // same without a link. Each plugin's own package does everything else.
 package main
@@ -18,7 +19,6 @@ import (
 	"github.com/drover-project/drover/plugins/consul/consulplugin"
 	"github.com/drover-project/drover/plugins/csi-local/csilocal"
 	"github.com/drover-project/drover/plugins/csi/csiplugin"
-	"github.com/drover-project/drover/plugins/driver-docker/driverdocker"
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	"github.com/drover-project/drover/plugins/driver-qemu/driverqemu"
 	"github.com/drover-project/drover/plugins/network-bridge/networkbridge"
@@ -32,7 +32,6 @@ import (
 var plugins = map[string]func() error{
 	"consul":           consulplugin.Main,
 	"csi":              csiplugin.Main,
-	"driver-docker":    driverdocker.Main,
 	"driver-exec":      driverexec.Main,
 	"driver-qemu":      driverqemu.Main,
 	"drover-csi-local": csilocal.Main,

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // A server has one rpc port, for nodes and servers (gRPC) and for raft. With TLS the
@@ -117,7 +118,7 @@ func (p *Port) accept() {
 		}
 		p.work.Go(func() {
 			defer func() { <-p.slots }()
-			p.admit(conn)
+			p.admit(plugin.Direct(conn)) // 5,000 idle nodes beat 1,250 times a second
 		})
 	}
 }

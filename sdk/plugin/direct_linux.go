@@ -13,25 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Direct returns a connection over a Unix socket whose reads and writes do not announce
+// Direct returns a connection over a Unix or TCP socket whose reads and writes do not announce
 // themselves to Go's scheduler. An announced system call wakes the runtime's monitor thread,
 // which then looks every 20 us whether the call has ended: for a small message that costs more
 // than the message, in both processes. The calls need no monitor, because the socket never
-// blocks. Other connections are returned as they are. Hosts and plugins need not agree.
+// blocks. Other connections are returned as they are. The two ends need not agree.
 func Direct(conn net.Conn) net.Conn {
-	c, ok := conn.(*net.UnixConn)
-	if !ok {
+	var socket syscall.Conn
+	switch c := conn.(type) {
+	case *net.UnixConn:
+		socket = c
+	case *net.TCPConn:
+		socket = c
+	default:
 		return conn
 	}
-	raw, err := c.SyscallConn()
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return conn
 	}
-	return &direct{UnixConn: c, raw: raw}
+	return &direct{Conn: conn, raw: raw}
 }
 
 type direct struct {
-	*net.UnixConn
+	net.Conn
 	raw syscall.RawConn
 }
 
@@ -48,7 +53,7 @@ func (c *direct) Read(p []byte) (int, error) {
 	case err != nil:
 		return 0, err
 	case errno != 0:
-		return 0, &net.OpError{Op: "read", Net: "unix", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("read", errno)}
+		return 0, c.failed("read", errno)
 	case n == 0:
 		return 0, io.EOF
 	}
@@ -68,9 +73,13 @@ func (c *direct) Write(p []byte) (int, error) {
 		return true
 	})
 	if err == nil && errno != 0 {
-		err = &net.OpError{Op: "write", Net: "unix", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("write", errno)}
+		err = c.failed("write", errno)
 	}
 	return done, err
+}
+
+func (c *direct) failed(op string, errno unix.Errno) error {
+	return &net.OpError{Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
 }
 
 // call reads or writes.

@@ -39,7 +39,7 @@ func newShelf(t *testing.T) *shelf {
 	for _, name := range []string{"n1", "n2"} {
 		n := &agent{w.Machine(name, harness.NodeOf(s.Agent)+fmt.Sprintf("plugin \"docker\" {\n  config { endpoint = %q }\n}\n", d.Endpoint()))}
 		n.Plugin("csi", fmt.Sprintf("exec %s/drover-plugins csi \"$@\"", harness.Bin()))
-		n.Plugin("driver-docker", fmt.Sprintf("exec %s/drover-plugins driver-docker", harness.Bin()))
+		n.Plugin("driver-docker", "exec "+filepath.Join(harness.Bin(), "driver-docker"))
 		s.nodes[name] = n
 	}
 	s.Launch()

@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func (a *agent) dockerd() *dockertest.Daemon {
 // dockerAt starts the agent with a docker driver that uses the given daemon.
 func (a *agent) dockerAt(d *dockertest.Daemon, config string) *agent {
 	a.T.Helper()
-	a.Plugin("driver-docker", fmt.Sprintf("exec %s/drover-plugins driver-docker", harness.Bin()))
+	a.Plugin("driver-docker", "exec "+filepath.Join(harness.Bin(), "driver-docker"))
 	a.Configure(fmt.Sprintf(`client {
   meta {
     rack = "r7"
@@ -69,6 +70,15 @@ plugin "docker" {
 	a.start()
 	a.Eventually(20*time.Second, "the docker driver is healthy", a.dockerHealthy)
 	return a
+}
+
+// killPlugins kills the processes of all plugins with -9.
+func (a *agent) killPlugins() {
+	for _, program := range []string{"/drover-plugins", "/driver-docker"} {
+		for _, pid := range a.Processes(program) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+	}
 }
 
 const dockerWeb = `job "web" {
@@ -127,11 +137,7 @@ func TestAContainerServesIsReachedAndOutlivesTheAgentAndItsPlugin(t *testing.T) 
 	}
 	before := pid()
 	a.Kill()
-	for _, p := range a.Processes("drover-plugins") { // the plugins too
-		if proc, err := os.FindProcess(p); err == nil {
-			_ = proc.Kill() // it may have ended
-		}
-	}
+	a.killPlugins()
 	a.Eventually(harness.Patience, "the container serves without its agent", served)
 	a.start()
 	a.Eventually(20*time.Second, "the alloc is managed again", func() bool {

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -102,9 +101,7 @@ func TestASidecarOfExecAndAContainerReachEachOtherAtTheirLoopback(t *testing.T) 
 
 	// Everything that has made the group dies, and one of the tasks starts again.
 	a.Kill()
-	for _, pid := range a.Processes("drover-plugins") {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-	}
+	a.killPlugins()
 	a.start()
 	a.Eventually(time.Minute, "the docker driver is healthy", a.dockerHealthy)
 	if err := os.RemoveAll(a.Path(alloc, "alloc/data/beside")); err != nil {

@@ -74,11 +74,7 @@ func TestLogsOfATaskWithoutFilesAreReadFromTheDaemonAndFollowedAcrossAKillOfTheP
 		_ = cmd.Wait()
 	})
 	a.Eventually(harness.Patience, "the follower has what there is", func() bool { return got() == "first\n" })
-	for _, p := range a.Processes("drover-plugins") {
-		if proc, err := os.FindProcess(p); err == nil {
-			_ = proc.Kill() // it may have ended
-		}
-	}
+	a.killPlugins()
 	a.Eventually(harness.Patience, "a command runs in the task again", func() bool {
 		_, code := a.CLI("alloc", "exec", alloc, "touch", "/local/go")
 		return code == 0

@@ -117,9 +117,7 @@ func TestAnImageOutlivesRestartsOfTheAgentForAsLongAsATaskUsesIt(t *testing.T) {
 	a.Await("two", model.AllocClientStatusRunning, 1)
 	for i, job := range []string{"one", "two"} {
 		a.Kill()
-		for _, pid := range a.Processes("drover-plugins") { // the new processes then know no tasks
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-		}
+		a.killPlugins() // the new processes then know no tasks
 		a.start()
 		a.Eventually(20*time.Second, "the tasks are managed again", func() bool {
 			_, code := a.CLI("alloc", "exec", "-job", job, "true")

@@ -25,7 +25,8 @@ const module = "github.com/drover-project/drover/"
 // bin is the directory of the binaries, which are built once per run.
 var bin string
 
-// Bin returns the directory of the binaries: drover, drover-plugins and driver-exec.
+// Bin returns the directory of the binaries: drover, drover-plugins, driver-exec and
+// driver-docker.
 func Bin() string { return bin }
 
 // Main builds the binaries, runs the tests and returns the exit status. Each package
@@ -43,8 +44,8 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(bin)
-	for _, name := range []string{"drover", "drover-plugins"} {
-		if err := build(filepath.Join(bin, name), "cmd/"+name); err != nil {
+	for _, command := range []string{"cmd/drover", "cmd/drover-plugins", "plugins/driver-docker"} {
+		if err := build(filepath.Join(bin, filepath.Base(command)), command); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

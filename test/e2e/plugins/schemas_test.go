@@ -24,7 +24,7 @@ func threeDrivers(t *testing.T) *agent {
 	hello := filepath.Join(a.Dir, "hello-plugin")
 	harness.Build(t, hello, "core/pluginhost/testdata/nomadplugin")
 	a.Plugin("nomad-hello", "exec "+hello)
-	a.Plugin("driver-docker", fmt.Sprintf("exec %s/drover-plugins driver-docker", harness.Bin()))
+	a.Plugin("driver-docker", "exec "+filepath.Join(harness.Bin(), "driver-docker"))
 	a.Configure(fmt.Sprintf(`
 plugin "docker" {
   config { endpoint = "unix://%s/no-daemon.sock" }
