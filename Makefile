@@ -13,8 +13,9 @@ export CGO_ENABLED ?= 0
 COMPAT  ?= ../shared/compat
 COMPAT_MODULE := test/compat
 
-# Packages whose tests run with the race detector in `make test`: the core.
-RACE := ./core/... ./sdk/... ./plugins/...
+# Packages whose tests run with the race detector in `make test`: the core, after the plugins,
+# whose tests take longest.
+RACE := ./plugins/... ./core/... ./sdk/...
 # All packages: the SDK is a module of its own, which go.work builds with the rest.
 ALL := ./... ./sdk/...
 # Tests of processes mostly wait, so two packages for each processor are tested at once.
@@ -52,7 +53,7 @@ demo: build ## start a dev agent, run a job, wait until it is healthy, show it (
 test: check-fmt vet build ## what CI runs: formatting, vet, build, every test, the core with the race detector
 	@rm -rf bin/flaky && mkdir -p bin/flaky
 	CGO_ENABLED=1 $(TESTER)=bin/flaky/race --packages="$(RACE)" -- -race $(TESTING)
-	$(TESTER)=bin/flaky/rest --packages="./cmd/... ./internal/... ./test/... ./bench/... ./examples/..." -- $(TESTING)
+	$(TESTER)=bin/flaky/rest --packages="./test/... ./examples/... ./cmd/... ./internal/... ./bench/..." -- $(TESTING)
 	cd $(COMPAT_MODULE) && GOWORK=off $(TESTER)=$(CURDIR)/bin/flaky/compat --packages=./... -- -timeout 10m
 	@for f in bin/flaky/*; do [ ! -s $$f ] || { echo "Failed once and passed when run again; each is a defect, file it:"; cat $$f; }; done
 
