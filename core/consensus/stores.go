@@ -74,7 +74,11 @@ func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, err
 	if err != nil {
 		return stores{}, errors.Join(fmt.Errorf("open the snapshots in %s: %w", cfg.DataDir, err), badger.Close())
 	}
-	snapshots, err := newGapless(files, badger, cfg.DataDir)
+	intact, err := newSealed(files, cfg.DataDir)
+	if err != nil {
+		return stores{}, errors.Join(err, badger.Close())
+	}
+	snapshots, err := newGapless(intact, badger, cfg.DataDir)
 	if err != nil {
 		return stores{}, errors.Join(err, badger.Close())
 	}

@@ -6,17 +6,21 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"hash/crc64"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/drover-project/drover/core/server"
 	"github.com/drover-project/drover/internal/testkit"
@@ -33,6 +37,7 @@ const (
 	startedWhole = 10
 	refusedIt    = 11
 	lostSome     = 12
+	notStarted   = 13 // the test itself failed
 )
 
 // TestDamagedChild is the process that starts on damaged data: badger maps its files
@@ -116,31 +121,40 @@ func TestHostileDamageOfAnyFileIsSurvivedOrRefusedAndNothingIsLostWithoutAWord(t
 		seed = n
 	}
 	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
 	stopped, killed := acknowledgedData(t)
 	outcomes := map[string]int{}
+	var mu sync.Mutex
+	var work errgroup.Group
+	work.SetLimit(4 * runtime.GOMAXPROCS(0)) // a start mostly waits
 	for _, from := range []string{stopped, killed} {
 		if code, out := start(t, from); code != startedWhole {
 			t.Fatalf("undamaged, %s: %d %s", filepath.Base(from), code, out)
 		}
 		for _, file := range filesOf(t, from) {
 			for what, do := range damage {
-				for range rounds {
-					name := fmt.Sprintf("%s, %s of %s", filepath.Base(from), what, file)
-					code, out := damaged(t, from, file, rng, do)
-					switch code {
-					case startedWhole:
-						outcomes["started with all"]++
-					case refusedIt:
-						outcomes["refused"]++
-					default:
-						outcomes["bad"]++
-						t.Errorf("%s: code %d: %s", name, code, out)
-					}
+				for round := range rounds {
+					name := fmt.Sprintf("%s, %s of %s, round %d", filepath.Base(from), what, file, round)
+					rng := rand.New(rand.NewPCG(seed, crc64.Checksum([]byte(name), crc64.MakeTable(crc64.ISO))))
+					work.Go(func() error {
+						code, out := damaged(t, from, file, rng, do)
+						mu.Lock()
+						defer mu.Unlock()
+						switch code {
+						case startedWhole:
+							outcomes["started with all"]++
+						case refusedIt:
+							outcomes["refused"]++
+						default:
+							outcomes["bad"]++
+							t.Errorf("%s: code %d: %s", name, code, out)
+						}
+						return nil
+					})
 				}
 			}
 		}
 	}
+	_ = work.Wait() // no function fails: they report to the test
 	t.Logf("%v", outcomes)
 }
 
@@ -167,13 +181,13 @@ func damaged(t *testing.T, from, file string, rng *rand.Rand, do func(*rand.Rand
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "d")
 	if out, err := exec.Command("cp", "-a", "--sparse=always", from, dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		return notStarted, fmt.Sprintf("%v: %s", err, out)
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, file)
 	whole, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		return notStarted, err.Error()
 	}
 	changed := do(rng, used(whole))
 	if changed == nil {
@@ -185,7 +199,7 @@ func damaged(t *testing.T, from, file string, rng *rand.Rand, do func(*rand.Rand
 		}
 	}
 	if err != nil {
-		t.Fatal(err)
+		return notStarted, err.Error()
 	}
 	return start(t, dir)
 }
@@ -195,14 +209,14 @@ func start(t *testing.T, dir string) (code int, out string) {
 	t.Helper()
 	work := filepath.Join(t.TempDir(), "s")
 	if out, err := exec.Command("cp", "-a", "--sparse=always", dir, work).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		return notStarted, fmt.Sprintf("%v: %s", err, out)
 	}
 	defer os.RemoveAll(work)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestDamagedChild$")
 	cmd.Env = append(os.Environ(), damagedDir+"="+work)
 	text, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
-		t.Fatal(err)
+		return notStarted, err.Error()
 	}
 	lines := strings.TrimSpace(string(text))
 	return cmd.ProcessState.ExitCode(), lines[:min(len(lines), 1500)]
