@@ -21,6 +21,11 @@
 #
 #   PACKAGE=test/e2e AGENT=1 MODULES="quota_v2 xfs" DISKS="ext4:256M xfs:512M" run.sh -test.run TestAnAllocCannotWriteMore
 #
+# With NET the machine has bash, iproute2 and nftables, an interface with a default route, and what
+# bridge networks need of the kernel:
+#
+#   PACKAGE=test/e2e AGENT=1 NET=1 run.sh -test.v -test.run TestAllocsOfBridgeNetworks
+#
 # It needs qemu-system-x86_64, a static busybox and a kernel in /boot
 # (apt-get install qemu-system-x86 busybox-static linux-image-cloud-amd64), and
 # exits with 77 where one of them is missing. KERNEL names another kernel. ACCEL=kvm is
@@ -61,12 +66,26 @@ if [ -n "${AGENT:-}" ]; then
 	echo 'export DROVER_TEST_BIN=/usr/bin; ip link set lo up' >> "$root/etc/profile"
 fi
 
+if [ -n "${NET:-}" ]; then
+	MODULES="${MODULES:-} dummy bridge veth nf_tables nft_chain_nat nft_nat nft_masq nft_ct nft_fib_inet nf_conntrack nf_conntrack_netlink xfrm_user"
+	for program in ip nft bash; do
+		path=$(command -v "$program") || missing "$program"
+		rm -f "$root/bin/$program" # of busybox
+		cp "$path" "$root/bin/"
+		for library in $(ldd "$path" | grep -o '/[^ ]*'); do
+			mkdir -p "$root${library%/*}"
+			cp -L "$library" "$root$library"
+		done
+	done
+	echo 'ip link set lo up; ip link add up0 type dummy; ip address add 198.51.100.10/24 dev up0; ip link set up0 up; ip route add default via 198.51.100.1' > "$root/etc/interfaces"
+fi
+
 version=${kernel#*/vmlinuz-}
 mkdir -p "$root/modules"
 : > "$root/modules/order"
 for m in ${MODULES:-} ${DISKS:+virtio_pci virtio_blk}; do
 	files=$(modprobe -S "$version" --show-depends "$m") || missing "the module $m of $kernel"
-	for file in $(echo "$files" | sed -n 's/^insmod //p'); do
+	for file in $(echo "$files" | sed -n 's/^insmod \([^ ]*\).*/\1/p'); do
 		cp "$file" "$root/modules/"
 		echo "${file##*/}" >> "$root/modules/order"
 	done
@@ -88,7 +107,7 @@ cat > "$root/init" <<'EOF'
 # The root of a ram disk cannot be left by pivot_root, so go to another one.
 if [ -z "${SECOND:-}" ]; then
 	mount -t tmpfs -o size=40% tmpfs /mnt
-	cp -a /bin /etc /lib64 /usr /init /test /args /modules /mnt/
+	cp -a /bin /etc /lib* /usr /init /test /args /modules /mnt/
 	mkdir -p /mnt/proc /mnt/sys /mnt/dev /mnt/tmp
 	export SECOND=1
 	exec switch_root /mnt /init
@@ -101,6 +120,9 @@ mount -t devtmpfs devtmpfs /dev
 ln -s /proc/self/fd /dev/fd
 ln -s fd/1 /dev/stdout
 for m in $(cat /modules/order); do insmod "/modules/$m" 2>/dev/null || true; done # some are there already
+mkdir -p /run /var
+ln -s /run /var/run
+[ ! -r /etc/interfaces ] || . /etc/interfaces
 mkdir -p /dev/pts /dev/shm /dev/net
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
