@@ -49,6 +49,7 @@ for tool in $("$busybox" --list); do [ "$tool" = busybox ] || ln -sf busybox "$r
 printf 'root:x:0:0::/:/bin/sh\ndaemon:x:1:1::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' > "$root/etc/passwd"
 printf 'root:x:0:\ndaemon:x:1:\ntty:x:5:\nnogroup:x:65534:\n' > "$root/etc/group"
 echo 'nameserver 192.0.2.53' > "$root/etc/resolv.conf"
+echo '127.0.0.1 localhost' > "$root/etc/hosts"
 ( cd "$here/../../../${PACKAGE:-plugins/driver-exec/driverexec}" && CGO_ENABLED=0 go test -c -trimpath -ldflags '-s -w' -o "$root/test" . )
 
 if [ -n "${FOREIGN:-}" ]; then
