@@ -269,7 +269,7 @@ type PublishRequest struct {
 	StagingPath    string
 	TargetPath     string
 	Access         Access
-	ReadOnly       bool
+	ReadOnly       bool // nothing can be written below TargetPath; a plugin that cannot do this refuses it with Unimplemented
 	Context        map[string]string
 	PublishContext map[string]string
 	Secrets        Secrets

@@ -30,6 +30,7 @@ var checks = []Check{
 	{"snapshot", "a snapshot is the same when it is asked for again, is listed, and can be deleted again", checkSnapshot},
 	{"sources", "a volume begins with a snapshot or a volume, and an unknown source is not found", checkSources},
 	{"publish", "a volume comes to a path and goes, each step may be repeated, and nothing is left", checkPublish},
+	{"read-only", "a volume that is published read-only shows what was written to it before and takes no write, or the plugin refuses it with Unimplemented", checkReadOnly},
 	{"nothing", "reverse calls succeed where there is nothing", checkNothing},
 	{"unknown-volume", "an unknown volume is not published, and nothing is left of the attempt after Unpublish", checkUnknown},
 	{"fresh-process", "another process knows what is published after the first was killed, and can take it back", checkDeath},

@@ -180,6 +180,34 @@ func checkPublish(b *bench) {
 	u.read(b, "after it was published again")
 }
 
+func checkReadOnly(b *bench) {
+	u := b.used()
+	if u.file() == "" {
+		b.t.Skipf("nothing can be written to the volume anyway")
+	}
+	u.must(b, u.claim)
+	u.write(b)
+	if err := b.v.Unpublish(b.ctx, u.id, u.target); err != nil {
+		b.t.Fatalf("Unpublish: %v", err)
+	}
+	r := u.request(b)
+	r.ReadOnly = true
+	switch err := b.v.Publish(b.ctx, r); {
+	case errdefs.IsUnimplemented(err):
+		return
+	case err != nil:
+		b.t.Fatalf("Publish read-only: %v", err)
+	}
+	u.read(b, "published read-only")
+	if err := os.WriteFile(u.file(), []byte("changed"), 0o600); err == nil {
+		b.t.Errorf("the volume is published read-only and was written to")
+	}
+	if err := os.WriteFile(u.file()+"-new", nil, 0o600); err == nil {
+		b.t.Errorf("the volume is published read-only and has a new file")
+	}
+	u.read(b, "after writes that were refused")
+}
+
 func checkNothing(b *bench) {
 	u := b.used()
 	u.must(b, u.release)

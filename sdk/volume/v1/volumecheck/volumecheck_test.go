@@ -80,7 +80,7 @@ func (d *defective) Fingerprint(ctx context.Context) (<-chan volume.Fingerprint,
 }
 
 func (d *defective) Publish(ctx context.Context, r volume.PublishRequest) error {
-	if d.defect == "Publish takes any way" {
+	if d.defect == "Publish takes any way" || d.defect == "read-only takes writes" {
 		r.ReadOnly = false
 	}
 	return d.Volume.Publish(ctx, r)
@@ -110,7 +110,7 @@ func TestEachDefectIsFoundByItsCheck(t *testing.T) {
 		"":                         "",
 		"one volume for all names": "create", "anything fits": "create", "too small": "create", "Delete wants a volume": "delete",
 		"anything is valid": "validate", "List begins anew": "list", "List ignores the limit": "list", "List ends too early": "list",
-		"lists what it cannot": "capabilities", "Publish takes any way": "publish", "Unpublish keeps": "interrupted",
+		"lists what it cannot": "capabilities", "Publish takes any way": "publish", "read-only takes writes": "read-only", "Unpublish keeps": "interrupted",
 		"Unpublish wants a volume": "nothing", "Published forgets": "fresh-process",
 	} {
 		t.Run(defect, func(t *testing.T) {

@@ -222,6 +222,9 @@ func (v *Volume) Publish(ctx context.Context, r volume.PublishRequest) error {
 	if readOnly, there := m.Targets[r.TargetPath]; there && readOnly != r.ReadOnly {
 		return errdefs.AlreadyExistsf("volume %q is at %s in another way", r.ID, r.TargetPath)
 	}
+	if r.ReadOnly {
+		return errdefs.Unimplementedf("publish volume %q read-only: a link to a directory can be written through", r.ID)
+	}
 	if err := ctx.Err(); err != nil {
 		return errdefs.Canceledf("publish volume %q: %w", r.ID, err)
 	}
