@@ -159,11 +159,13 @@ func TestATaskThatUsesTooMuchMemoryIsReportedSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tc := n.task(script("exec tail /dev/zero"))
+	// Of a container that is killed within milliseconds of its start, the daemon may not notice
+	// why.
+	tc := n.task(script("sleep 1; exec tail /dev/zero"))
 	tc.Resources.MemoryMB = 16
 	n.run(tc)
 	if r := n.wait(tc); !r.OOMKilled || r.ExitCode != 137 {
-		t.Errorf("result %+v", r)
+		t.Fatalf("result %+v", r)
 	}
 	for e := range events {
 		if e.TaskID == tc.ID && strings.Contains(e.Message, "memory") {

@@ -181,7 +181,7 @@ func TestADockerTaskThatFailsSaysWhy(t *testing.T) {
 }`, id, config)
 	}
 	a.Run(job("exit", "image = \"busybox:drover\"\n command = \"sh\"\n args = [\"-c\", \"exit 7\"]"))
-	a.Run(job("oom", "image = \"busybox:drover\"\n command = \"tail\"\n args = [\"/dev/zero\"]"))
+	a.Run(job("oom", "image = \"busybox:drover\"\n command = \"sh\"\n args = [\"-c\", \"sleep 1; exec tail /dev/zero\"]"))
 	a.Run(job("refused", "image = \"busybox:drover\"\n load = \"nothing.tar\""))
 	for id, says := range map[string]string{"exit": "Exit Code: 7", "oom": "OOM Killed", "refused": "config.load"} {
 		alloc := a.Await(id, model.AllocClientStatusFailed, 1)[0].ID

@@ -49,8 +49,8 @@ func TestATaskThatUsesTooMuchMemoryIsToldAndCounted(t *testing.T) {
 	d := a.dockerd()
 	a.Configure("telemetry {\n  publish_allocation_metrics = true\n  prometheus_metrics = true\n  collection_interval = \"1s\"\n}\n")
 	a.dockerAt(d, "")
-	a.Run(greedy("all", "exec tail /dev/zero"))
-	a.Run(greedy("child", "tail /dev/zero; echo survived; exec sleep 100000"))
+	a.Run(greedy("all", "sleep 1; exec tail /dev/zero"))
+	a.Run(greedy("child", "sleep 1; tail /dev/zero; echo survived; exec sleep 100000"))
 	alloc := a.Await("all", model.AllocClientStatusFailed, 1)[0].ID
 	if out := a.Must("alloc", "status", alloc); strings.Count(out, "OOM Killed") < 2 { // one start and one restart
 		t.Errorf("alloc status:\n%s", out)
