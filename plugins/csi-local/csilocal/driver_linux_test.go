@@ -166,6 +166,60 @@ func TestAVolumeThatIsExpandedIsLargerWhenItIsStagedNext(t *testing.T) {
 	}
 }
 
+// Each process that starts in a mount namespace of its own has copies of all mounts for a while,
+// and a file system goes on until the last one is gone.
+func TestAVolumeWhoseMountIsCopiedElsewhereIsStagedAgainWithWhatWasWritten(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			size := int64(32 << 20)
+			if fsType == "xfs" {
+				size = 512 << 20
+			}
+			u := create(t, fresh(t), &csi.CreateVolumeRequest{
+				Name: "copied", CapacityRange: &csi.CapacityRange{RequiredBytes: size}, Parameters: map[string]string{"fs_type": fsType},
+				VolumeCapabilities: []*csi.VolumeCapability{mount(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, fsType, "")},
+			})
+			u.forth().write("here")
+			other := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; exec sleep 600")
+			said, err := other.StdoutPipe()
+			if err == nil {
+				err = other.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				_ = other.Process.Kill() // it sleeps until then
+				_ = other.Wait()
+			}()
+			if _, err := said.Read(make([]byte, 5)); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				u.takeAway()
+				if got := u.forth().read(); got != "here" {
+					t.Fatalf("staged again, it has %q", got)
+				}
+			}
+			u.write("there")
+			u.takeAway()
+			if _, err := u.c.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: u.id, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * size}}); err != nil {
+				t.Fatal(err)
+			}
+			var st unix.Statfs_t
+			if err := unix.Statfs(u.forth().target, &st); err != nil || fsType == "xfs" && int64(st.Blocks)*st.Bsize < size*3/2 {
+				t.Errorf("expanded to %d and staged again, it has %d bytes, %v", 2*size, int64(st.Blocks)*st.Bsize, err)
+			}
+			u.takeAway()
+			_ = other.Process.Kill() // the last user of the file system
+			_ = other.Wait()
+			if got := u.forth().read(); got != "there" {
+				t.Errorf("after the copy is gone, it has %q", got)
+			}
+		})
+	}
+}
+
 func TestSnapshotsAndClonesHaveWhatTheVolumeHadThen(t *testing.T) {
 	for _, kind := range []string{"loop", "directory"} {
 		t.Run(kind, func(t *testing.T) {

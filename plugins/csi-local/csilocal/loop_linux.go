@@ -67,12 +67,43 @@ func attach(path string, auto bool) (*os.File, error) {
 
 func node(n int) string { return "/dev/loop" + strconv.Itoa(n) }
 
-// devices returns the loop devices of a file.
-func devices(path string) ([]string, error) {
+// attached returns the open loop device that a file has; nil if it has none. While it is open
+// the kernel does not take it apart.
+func attached(path string) (*os.File, error) {
+	all, err := devices(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range all {
+		device, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open a loop device: %w", err)
+		}
+		// Before it was open, it may have been taken apart, and be of another file now.
+		if of, err := deviceOf(device, path); of || err != nil {
+			if err != nil {
+				_ = device.Close() // it was only read
+				return nil, err
+			}
+			return device, nil
+		}
+		_ = device.Close() // of another file
+	}
+	return nil, nil
+}
+
+// deviceOf reports whether a loop device is of a file.
+func deviceOf(device *os.File, path string) (bool, error) {
 	var file unix.Stat_t
 	if err := unix.Stat(path, &file); err != nil {
-		return nil, fmt.Errorf("look at the file of the volume: %w", err)
+		return false, fmt.Errorf("look at the file of the volume: %w", err)
 	}
+	info, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
+	return err == nil && info.Inode == file.Ino && info.Device == file.Dev, nil
+}
+
+// devices returns the loop devices of a file.
+func devices(path string) ([]string, error) {
 	all, err := filepath.Glob("/sys/block/loop*/loop")
 	if err != nil {
 		return nil, fmt.Errorf("list loop devices: %w", err)
@@ -84,9 +115,12 @@ func devices(path string) ([]string, error) {
 		if err != nil {
 			continue // it was taken apart meanwhile
 		}
-		info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
-		_ = f.Close()
-		if err == nil && info.Inode == file.Ino && info.Device == file.Dev {
+		of, err := deviceOf(f, path)
+		_ = f.Close() // it was only read
+		if err != nil {
+			return nil, err
+		}
+		if of {
 			out = append(out, device)
 		}
 	}
