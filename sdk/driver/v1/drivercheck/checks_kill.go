@@ -40,7 +40,7 @@ func checkStartKilled(b *bench) {
 	b.startConfig(b.ctx, ordinary)
 	took := time.Since(begun)
 	var killed []*driver.TaskConfig
-	enough := begun.Add(b.timeLeft() / 3) // the rest is for the starts that follow
+	enough := begun.Add(b.timeLeft() / 5) // the rest is for the starts that follow, each of which takes its whole time
 	for i := range killMoments {
 		if i >= minKillMoments && time.Now().After(enough) {
 			break
