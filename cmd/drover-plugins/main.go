@@ -3,9 +3,9 @@
 
 // Command drover-plugins holds most first-party plugins in one binary, so that their
 // processes share its text in memory. driver-docker and device-nvidia are binaries of their
-// own. The name by which it is called selects the
-// plugin: bin/plugins has a link for each plugin. "drover-plugins NAME ..." does the
-// same without a link. Each plugin's own package does everything else.
+// own. The name by which it is called selects the plugin: bin/plugins has a link for each.
+// "drover-plugins NAME ..." does the same without a link. Each plugin's own package does
+// everything else.
 package main
 
 import (

@@ -70,43 +70,53 @@ func node(n int) string { return "/dev/loop" + strconv.Itoa(n) }
 // attached returns the open loop device that a file has; nil if it has none. While it is open
 // the kernel does not take it apart.
 func attached(path string) (*os.File, error) {
-	all, err := devices(path)
+	file, all, err := devicesOf(path)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range all {
-		device, err := os.OpenFile(name, os.O_RDWR, 0)
-		if err != nil {
-			return nil, fmt.Errorf("open a loop device: %w", err)
+		if device, err := open(name, file); device != nil || err != nil {
+			return device, err
 		}
-		// Before it was open, it may have been taken apart, and be of another file now.
-		if of, err := deviceOf(device, path); of || err != nil {
-			if err != nil {
-				_ = device.Close() // it was only read
-				return nil, err
-			}
-			return device, nil
-		}
-		_ = device.Close() // of another file
 	}
 	return nil, nil
 }
 
-// deviceOf reports whether a loop device is of a file.
-func deviceOf(device *os.File, path string) (bool, error) {
-	var file unix.Stat_t
-	if err := unix.Stat(path, &file); err != nil {
-		return false, fmt.Errorf("look at the file of the volume: %w", err)
+// open opens a loop device of a file. It returns nil if the device was taken apart since it was
+// found, and may be of another file now.
+func open(name string, file *unix.Stat_t) (*os.File, error) {
+	device, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a loop device: %w", err)
 	}
+	if !isOf(device, file) {
+		_ = device.Close() // nothing was done to it
+		return nil, nil
+	}
+	return device, nil
+}
+
+// isOf reports whether a loop device is of a file.
+func isOf(device *os.File, file *unix.Stat_t) bool {
 	info, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
-	return err == nil && info.Inode == file.Ino && info.Device == file.Dev, nil
+	return err == nil && info.Inode == file.Ino && info.Device == file.Dev
 }
 
 // devices returns the loop devices of a file.
 func devices(path string) ([]string, error) {
+	_, all, err := devicesOf(path)
+	return all, err
+}
+
+// devicesOf returns also by what a loop device is known to be of the file.
+func devicesOf(path string) (*unix.Stat_t, []string, error) {
+	var file unix.Stat_t
+	if err := unix.Stat(path, &file); err != nil {
+		return nil, nil, fmt.Errorf("look at the file of the volume: %w", err)
+	}
 	all, err := filepath.Glob("/sys/block/loop*/loop")
 	if err != nil {
-		return nil, fmt.Errorf("list loop devices: %w", err)
+		return nil, nil, fmt.Errorf("list loop devices: %w", err)
 	}
 	var out []string
 	for _, dir := range all { // those that have a file
@@ -115,16 +125,12 @@ func devices(path string) ([]string, error) {
 		if err != nil {
 			continue // it was taken apart meanwhile
 		}
-		of, err := deviceOf(f, path)
-		_ = f.Close() // it was only read
-		if err != nil {
-			return nil, err
-		}
-		if of {
+		if isOf(f, &file) {
 			out = append(out, device)
 		}
+		_ = f.Close() // it was only read
 	}
-	return out, nil
+	return &file, out, nil
 }
 
 // detach takes apart all loop devices of a file.
@@ -149,14 +155,17 @@ func grow(path string) error {
 
 // eachDevice opens the loop devices of a file, one after another, until do fails.
 func eachDevice(path string, do func(device string, fd int) error) error {
-	all, err := devices(path)
+	file, all, err := devicesOf(path)
 	if err != nil {
 		return err
 	}
 	for _, device := range all {
-		f, err := os.OpenFile(device, os.O_RDWR, 0)
+		f, err := open(device, file)
 		if err != nil {
-			return fmt.Errorf("open a loop device: %w", err)
+			return err
+		}
+		if f == nil {
+			continue
 		}
 		err = do(device, int(f.Fd()))
 		_ = f.Close() // what it was opened for is done

@@ -44,7 +44,7 @@ func New(name, dir string) *Volume { return &Volume{name: name, dir: dir} }
 type meta struct {
 	ID       string
 	Capacity int64
-	Targets  map[string]bool `json:",omitempty"` // paths, and whether the volume is read-only there
+	Targets  []string `json:",omitempty"` // paths
 }
 
 // Info implements volume.Volume.
@@ -75,7 +75,7 @@ func (v *Volume) get(id string) (*meta, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read volume %q: %w", id, err)
 	}
-	m := &meta{Targets: map[string]bool{}}
+	m := &meta{}
 	if err := json.Unmarshal(body, m); err != nil {
 		return nil, errdefs.Internalf("decode volume %q: %w", id, err)
 	}
@@ -219,16 +219,19 @@ func (v *Volume) Publish(ctx context.Context, r volume.PublishRequest) error {
 	if err != nil {
 		return err
 	}
-	if readOnly, there := m.Targets[r.TargetPath]; there && readOnly != r.ReadOnly {
+	there := slices.Contains(m.Targets, r.TargetPath)
+	switch {
+	case r.ReadOnly && there:
 		return errdefs.AlreadyExistsf("volume %q is at %s in another way", r.ID, r.TargetPath)
-	}
-	if r.ReadOnly {
+	case r.ReadOnly:
 		return errdefs.Unimplementedf("publish volume %q read-only: a link to a directory can be written through", r.ID)
 	}
 	if err := ctx.Err(); err != nil {
 		return errdefs.Canceledf("publish volume %q: %w", r.ID, err)
 	}
-	m.Targets[r.TargetPath] = r.ReadOnly
+	if !there {
+		m.Targets = append(m.Targets, r.TargetPath)
+	}
 	if err := v.put(m); err != nil {
 		return err
 	}
@@ -249,13 +252,13 @@ func (v *Volume) Unpublish(_ context.Context, id, targetPath string) error {
 	if err != nil {
 		return err
 	}
-	if _, there := m.Targets[targetPath]; !there {
+	if !slices.Contains(m.Targets, targetPath) {
 		return nil
 	}
 	if err := os.Remove(targetPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("take volume %q back: %w", id, err)
 	}
-	delete(m.Targets, targetPath)
+	m.Targets = slices.DeleteFunc(m.Targets, func(path string) bool { return path == targetPath })
 	return v.put(m)
 }
 
@@ -276,12 +279,7 @@ func (v *Volume) Published(context.Context) ([]volume.Publication, error) {
 		if len(m.Targets) == 0 {
 			continue
 		}
-		p := volume.Publication{ID: id}
-		for path := range m.Targets {
-			p.TargetPaths = append(p.TargetPaths, path)
-		}
-		slices.Sort(p.TargetPaths)
-		out = append(out, p)
+		out = append(out, volume.Publication{ID: id, TargetPaths: slices.Sorted(slices.Values(m.Targets))})
 	}
 	return out, nil
 }
