@@ -66,8 +66,9 @@ type keptChange struct {
 // eventLog keeps the newest changes and wakes readers.
 type eventLog struct {
 	mu      sync.Mutex
+	packs   []*eventPack // older than batches
 	batches []changeBatch
-	size    int    // number of changes in batches
+	size    int    // number of changes in packs and batches
 	dropped uint64 // the newest index of which events may be missing
 	changed chan struct{}
 	most    int // maximum number of kept changes
@@ -90,20 +91,41 @@ func (l *eventLog) add(b changeBatch) {
 	l.changed = make(chan struct{})
 }
 
-// rest drops changes that only a slow subscriber would need; otherwise deleted objects
-// would hold memory until newer changes replace them.
-func (l *eventLog) rest() {
+// rest drops changes that only a slow subscriber would need, and packs the others;
+// otherwise deleted objects would hold memory until newer changes replace them.
+func (l *eventLog) rest() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if back := min(eventLookBack, l.most); l.size > back {
 		l.shorten(back)
 		l.batches = slices.Clone(l.batches)
 	}
+	n := l.size
+	for _, p := range l.packs {
+		n -= p.size
+	}
+	if n < packFrom {
+		return nil
+	}
+	p, err := packChanges(l.batches)
+	if err != nil {
+		return err // they stay as they are
+	}
+	l.packs, l.batches = append(l.packs, p), nil
+	return nil
 }
 
-// shorten drops the oldest batches until at most the given number of changes is left.
-// It never drops the newest batch.
+// shorten drops the oldest packs and batches until at most the given number of changes is
+// left. It keeps a pack of which only a part is too much, and the newest batch.
 func (l *eventLog) shorten(most int) {
+	for len(l.packs) > 0 && l.size-l.packs[0].size >= most {
+		l.size -= l.packs[0].size
+		l.dropped = l.packs[0].last
+		l.packs = slices.Delete(l.packs, 0, 1)
+	}
+	if len(l.packs) > 0 {
+		return
+	}
 	old := 0
 	for l.size > most && old < len(l.batches)-1 {
 		l.size -= len(l.batches[old].changes)
@@ -117,7 +139,7 @@ func (l *eventLog) shorten(most int) {
 func (l *eventLog) lose(index uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.batches, l.size, l.dropped = nil, 0, max(l.dropped, index)
+	l.packs, l.batches, l.size, l.dropped = nil, nil, 0, max(l.dropped, index)
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -134,17 +156,35 @@ func (l *eventLog) begin(since uint64) {
 
 // after returns the batches newer than index, a channel that is closed at the next
 // batch, and, if events after index are missing, the newest index of which they are.
-func (l *eventLog) after(index uint64) (newer []changeBatch, changed <-chan struct{}, lost uint64) {
+func (l *eventLog) after(index uint64) (newer []changeBatch, changed <-chan struct{}, lost uint64, err error) {
+	packs, newer, changed, lost := l.newer(index)
+	var old []changeBatch
+	for _, p := range packs {
+		unpacked, err := p.unpack(index)
+		if err != nil {
+			return nil, changed, lost, err
+		}
+		old = append(old, unpacked...)
+	}
+	return append(old, newer...), changed, lost, nil
+}
+
+// newer is after with what is packed still packed.
+func (l *eventLog) newer(index uint64) (packs []*eventPack, batches []changeBatch, changed <-chan struct{}, lost uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if index < l.dropped {
 		lost = l.dropped
 	}
-	i := slices.IndexFunc(l.batches, func(b changeBatch) bool { return b.index > index })
-	if i < 0 {
-		return nil, l.changed, lost
+	for _, p := range l.packs {
+		if p.last > index {
+			packs = append(packs, p)
+		}
 	}
-	return slices.Clone(l.batches[i:]), l.changed, lost
+	if i := slices.IndexFunc(l.batches, func(b changeBatch) bool { return b.index > index }); i >= 0 {
+		batches = slices.Clone(l.batches[i:])
+	}
+	return packs, batches, l.changed, lost
 }
 
 // Feed fills the event stream with committed changes until ctx ends.
@@ -192,7 +232,9 @@ func (s *Server) feedOnce(ctx context.Context) error {
 			s.log.Warn("changes came faster than the event stream could keep them; its subscribers get an error", "index", lost.Index)
 			s.events.lose(lost.Index)
 		case err != nil && atRest:
-			s.events.rest()
+			if err := s.events.rest(); err != nil {
+				s.log.Warn("changes for late subscribers of events could not be packed, so they take more memory", "error", err)
+			}
 		case err != nil:
 			if v := s.backend.View(); v != nil {
 				s.events.lose(v.Index())

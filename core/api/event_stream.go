@@ -97,8 +97,11 @@ func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *su
 		return nil
 	}
 	for first := true; ; first = false {
-		batches, changed, lost := s.events.after(from)
+		batches, changed, lost, err := s.events.after(from)
 		switch {
+		case err != nil:
+			s.log.Error("events cannot be read back; this is a defect of drover", "error", err)
+			panic(http.ErrAbortHandler)
 		case lost == 0:
 		case !first:
 			// A connected subscriber that fell behind must learn that it has missed events,

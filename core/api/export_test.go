@@ -63,3 +63,14 @@ const Everywhere = everywhere
 func ToldOfReads(ctx context.Context, told func(name string)) context.Context {
 	return context.WithValue(ctx, readKey{}, told)
 }
+
+// KeptChanges returns the numbers of changes that are kept for subscribers of events, packed
+// and not.
+func KeptChanges(s *Server) (packed, plain int) {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	for _, p := range s.events.packs {
+		packed += p.size
+	}
+	return packed, s.events.size - packed
+}
