@@ -10,6 +10,8 @@ PLUGINS := consul csi driver-exec driver-qemu network-bridge network-cni stats-h
 # time; what driver-docker links would cost every other plugin memory (docs/adr/0008).
 OWN_PLUGINS := device-nvidia driver-docker
 export CGO_ENABLED ?= 0
+# For tests as for programs, so that what both compile is compiled once.
+export GOFLAGS ?= -trimpath
 COMPAT  ?= ../shared/compat
 COMPAT_MODULE := test/compat
 
