@@ -24,7 +24,7 @@ import (
 )
 
 // DefaultTTL is the default lease: how long a node counts as alive after a heartbeat.
-const DefaultTTL = 8 * time.Second
+const DefaultTTL = 9 * time.Second
 
 // DefaultGrace is the default time after the end of its lease until a silent node is
 // marked down. Its allocs are then replaced, which is worse than waiting for an agent

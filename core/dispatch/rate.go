@@ -6,7 +6,7 @@ package dispatch
 import "time"
 
 // beatsPerLease is the largest number of heartbeats of a node within its lease: nodes of
-// earlier releases send three, those of this one two.
+// earlier releases send three; later ones send fewer (rpc.Lease.BeatAfter).
 const beatsPerLease = 3
 
 // lateAfter returns the silence after which a node has missed a heartbeat, which the leader
