@@ -157,7 +157,7 @@ func (m *move) look(view *state.View) (before *model.Allocation, ended bool, err
 	switch node := view.NodeByID(before.NodeID); {
 	case node == nil:
 		return nil, false, lostData(before, "the node was removed")
-	case node.Status != model.NodeStatusReady && node.Status != model.NodeStatusInit:
+	case !here(node):
 		return nil, false, lostData(before, "the node is "+node.Status)
 	}
 	switch before.ClientStatus {

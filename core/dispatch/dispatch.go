@@ -198,16 +198,47 @@ func (d *Dispatcher) Attached(nodeID string) (node rpc.Node, attached bool) {
 	return nil, false
 }
 
+// sessionWait is how long a call waits for the session of a node that is here: one that has
+// just registered, or whose server has just ended, has none for a moment.
+const sessionWait = 2 * time.Second
+
+// sessionAgain is the time between two looks for such a session.
+const sessionAgain = 50 * time.Millisecond
+
 // Node returns a node that is attached to this server or to another one, for calls to it.
+// NotFound: there is no such node. Unavailable: it has no session.
 func (d *Dispatcher) Node(nodeID string) (rpc.Node, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
+	defer cancel()
+	enough := time.After(sessionWait)
+	for {
+		node, err := d.reach(ctx, nodeID)
+		if !errdefs.IsUnavailable(err) || !here(d.cfg.Store.View().NodeByID(nodeID)) {
+			return node, err
+		}
+		select {
+		case <-enough:
+			return nil, err
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(sessionAgain):
+		}
+	}
+}
+
+// here reports whether a node has registered and has not been silent since.
+func here(n *model.Node) bool {
+	return n != nil && (n.Status == model.NodeStatusInit || n.Status == model.NodeStatusReady)
+}
+
+// reach is Node without waiting.
+func (d *Dispatcher) reach(ctx context.Context, nodeID string) (rpc.Node, error) {
 	if node, attached := d.Attached(nodeID); attached {
 		return node, nil
 	}
 	if d.cfg.Store.View().NodeByID(nodeID) == nil {
 		return nil, errdefs.NotFoundf("Unknown node %q", nodeID)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
-	defer cancel()
 	server, err := d.leader.Holder(ctx, nodeID)
 	switch {
 	case errdefs.IsNotFound(err), err == nil && (server == d.cfg.ServerID || d.cfg.Peers == nil):

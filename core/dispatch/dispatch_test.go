@@ -491,6 +491,28 @@ func TestCallsReachTheNewestSessionOfANode(t *testing.T) {
 	})
 }
 
+// TestACallWaitsForTheSessionOfANodeThatComes: a node that has just registered opens its session
+// a moment later, and one that has fallen silent is not waited for.
+func TestACallWaitsForTheSessionOfANodeThatComes(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.register(t, idN1)
+		session, leave := context.WithCancel(ctx)
+		var ended <-chan error
+		time.AfterFunc(time.Second, func() { _, ended = s.attach(session, idN1, echo{}) })
+		begun := time.Now()
+		if _, err := s.Node(idN1); err != nil || time.Since(begun) > 1100*time.Millisecond {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+		leave()
+		<-ended
+		time.Sleep(time.Minute) // its lease ends
+		begun = time.Now()
+		if _, err := s.Node(idN1); !errdefs.IsUnavailable(err) || time.Since(begun) != 0 {
+			t.Errorf("a node that is down, after %s: %v", time.Since(begun), err)
+		}
+	})
+}
+
 func TestANodeReadsVariablesForJobsThatItRunsOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		s.register(t, idN1)
