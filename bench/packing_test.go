@@ -35,24 +35,30 @@ var mixes = []struct {
 
 // BenchmarkPacking lets allocs come one after the other until the first finds no room, and
 // counts those before it: on 4 nodes beside the most that any placement of the same sequence
-// allows, over 60 sequences, and beside the best rule that knows how often which kind comes, but
-// not the sequence; and on 200 nodes beside best-fit and a random node that fits,
-// over 3 sequences.
+// allows, over 60 sequences, and beside the best rules that do not know the sequence: of one that
+// knows how often which kind comes, and of one that learns it. On 200 nodes beside best-fit and a
+// random node that fits, over 3 sequences.
 func BenchmarkPacking(b *testing.B) {
 	for _, mix := range mixes {
 		b.Run(mix.name, func(b *testing.B) {
 			for b.Loop() {
-				var ours, exact, online int
-				rule := newOnline(mix.kinds)
+				var ours, exact, online, learned int
+				rule, learner := newOnline(mix.kinds, false), newOnline(mix.kinds, true)
 				for seed := range uint64(60) {
 					comes := sequence(seed, mix.kinds, 400)
 					ours += placedBy(b, 4, mix.kinds, comes)
 					exact += mostOf(4, mix.kinds, comes)
 					online += rule.placed(comes)
+					if len(mix.kinds) < 4 { // of four kinds there are too many states
+						learned += learner.placed(comes)
+					}
 				}
 				b.ReportMetric(100*float64(ours)/float64(exact), "%-of-exact")
 				b.ReportMetric(float64(exact)/60, "exact-allocs")
 				b.ReportMetric(100*float64(online)/float64(exact), "%-online-of-exact")
+				if learned > 0 {
+					b.ReportMetric(100*float64(learned)/float64(exact), "%-learner-of-exact")
+				}
 				var large, best, random int
 				for seed := range uint64(3) {
 					comes := sequence(100+seed, mix.kinds, 20_000)
@@ -223,40 +229,52 @@ func fillNode(left size, kind int, kinds []size, all counts, then func(counts) b
 	return false
 }
 
-// rests are what is left on each of four nodes, as indexes of online.of, in order.
-type rests [4]uint8
+// filled are the contents of four nodes, as indexes of online.of, in order.
+type filled [4]uint8
 
-// online is the rule that places the most allocs on average, of all that see one after the other
-// and know that each kind comes as often as the others.
+// filling is what is left of a node and, for a rule that learns, what is on it.
+type filling struct {
+	left  size
+	holds counts
+}
+
+// online is the rule that places the most allocs on average, of all that see one after the
+// other. It knows that each kind comes as often as the others; or it learns how often each
+// comes, where at first every mix is as likely as any other (Laplace's rule of succession).
 type online struct {
-	kinds []size
-	of    []size
-	index map[size]uint8
-	value map[rests]float32 // how many more are placed on average
+	kinds  []size
+	learns bool
+	of     []filling
+	index  map[filling]uint8
+	value  map[filled]float32 // how many more are placed on average
 }
 
-func newOnline(kinds []size) *online {
-	return &online{kinds: kinds, index: map[size]uint8{}, value: map[rests]float32{}}
+func newOnline(kinds []size, learns bool) *online {
+	return &online{kinds: kinds, learns: learns, index: map[filling]uint8{}, value: map[filled]float32{}}
 }
 
-func (o *online) number(s size) uint8 {
-	i, known := o.index[s]
+func (o *online) number(f filling) uint8 {
+	i, known := o.index[f]
 	if !known {
 		i = uint8(len(o.of))
-		o.index[s], o.of = i, append(o.of, s)
+		o.index[f], o.of = i, append(o.of, f)
 	}
 	return i
 }
 
-// best returns what is left when an alloc is placed where that is best, and how many are placed
+// best returns the contents when an alloc is placed where that is best, and how many are placed
 // from it on; 0 if there is no room.
-func (o *online) best(left rests, ask size) (out rests, most float32) {
-	for i, r := range left {
-		if i > 0 && left[i-1] == r || !ask.fits(o.of[r]) {
+func (o *online) best(on filled, kind int) (out filled, most float32) {
+	for i, f := range on {
+		if i > 0 && on[i-1] == f || !o.kinds[kind].fits(o.of[f].left) {
 			continue
 		}
-		after := left
-		after[i] = o.number(o.of[r].less(ask))
+		more := filling{o.of[f].left.less(o.kinds[kind]), o.of[f].holds}
+		if o.learns {
+			more.holds[kind]++
+		}
+		after := on
+		after[i] = o.number(more)
 		slices.Sort(after[:])
 		if n := 1 + o.average(after); n > most {
 			out, most = after, n
@@ -265,29 +283,35 @@ func (o *online) best(left rests, ask size) (out rests, most float32) {
 	return out, most
 }
 
-func (o *online) average(left rests) float32 {
-	if n, known := o.value[left]; known {
+func (o *online) average(on filled) float32 {
+	if n, known := o.value[on]; known {
 		return n
 	}
-	sum := float32(0)
-	for _, ask := range o.kinds {
-		_, n := o.best(left, ask)
-		sum += n
+	came, all := [len(counts{})]int{}, len(o.kinds) // once more of each kind than came
+	for _, f := range on {
+		for k, n := range o.of[f].holds {
+			came[k], all = came[k]+n, all+n
+		}
 	}
-	o.value[left] = sum / float32(len(o.kinds))
-	return o.value[left]
+	sum := float32(0)
+	for k := range o.kinds {
+		_, n := o.best(on, k)
+		sum += n * float32(came[k]+1)
+	}
+	o.value[on] = sum / float32(all)
+	return o.value[on]
 }
 
 // placed returns how many allocs of a sequence the rule places before the first without room.
 func (o *online) placed(comes []int) int {
-	empty := o.number(packingNode)
-	left := rests{empty, empty, empty, empty}
+	empty := o.number(filling{left: packingNode})
+	on := filled{empty, empty, empty, empty}
 	for i, kind := range comes {
-		after, n := o.best(left, o.kinds[kind])
+		after, n := o.best(on, kind)
 		if n == 0 {
 			return i
 		}
-		left = after
+		on = after
 	}
 	return len(comes)
 }
