@@ -50,13 +50,15 @@ type rockSlot struct {
 	version string // of the process that serves it
 	weight  int    // its newest fingerprint
 	problem error  // why it cannot be used
+	silent  error  // why there is no fingerprint
 }
 
 func (s *rockSlot) serves(_ rock, from origin, problem error) {
 	s.version, s.problem = from.version, problem
 }
 func (s *rockSlot) lost(rock, error)     { s.version = "" }
-func (s *rockSlot) take(weight int)      { s.weight = weight }
+func (s *rockSlot) take(weight int)      { s.weight, s.silent = weight, nil }
+func (s *rockSlot) trouble(why error)    { s.silent = why }
 func (s *rockSlot) release() (kept bool) { return false }
 func (s *rockSlot) close()               {}
 
@@ -110,6 +112,13 @@ func (r *Rocks) Problem(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byName[name].slot.problem
+}
+
+// Silent is why a name has no fingerprint.
+func (r *Rocks) Silent(name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byName[name].slot.silent
 }
 
 // ServedBy is the version of the process that serves a name.

@@ -31,10 +31,12 @@ type printReader[T any] struct {
 	trouble func(error)
 }
 
-// run reads consecutive streams until ctx ends, beginning with in unless it is nil. A
-// plugin that floods is read slowly, and gRPC's flow control then slows it down.
+// run reads consecutive streams until ctx ends, beginning with in unless it is nil; the first
+// fingerprint of in has been taken already. A plugin that floods is read slowly, and gRPC's
+// flow control then slows it down.
 func (r *printReader[T]) run(ctx context.Context, in <-chan T) {
 	pace := rate.NewLimiter(printRate, printBurst)
+	answered := in != nil
 	for retry := printRetryMin; ctx.Err() == nil; retry = min(2*retry, printRetryMax) {
 		begun := time.Now()
 		if in == nil {
@@ -48,8 +50,8 @@ func (r *printReader[T]) run(ctx context.Context, in <-chan T) {
 			}
 		}
 		if in != nil {
-			r.read(ctx, in, pace)
-			in = nil
+			r.read(ctx, in, answered, pace)
+			in, answered = nil, false
 		}
 		if time.Since(begun) > printRetryMax {
 			retry = printRetryMin
@@ -61,12 +63,16 @@ func (r *printReader[T]) run(ctx context.Context, in <-chan T) {
 	}
 }
 
-// read reads one stream to its end. Its first answer has a deadline.
-func (r *printReader[T]) read(ctx context.Context, in <-chan T, pace *rate.Limiter) {
+// read reads one stream to its end. Its first answer has a deadline. A stream that has
+// answered has none: nothing more comes from a plugin whose fingerprint does not change.
+func (r *printReader[T]) read(ctx context.Context, in <-chan T, answered bool, pace *rate.Limiter) {
 	late := time.AfterFunc(configLimit, func() {
 		r.tell(ctx, errdefs.DeadlineExceededf("the plugin has sent no fingerprint within %s", configLimit))
 	})
 	defer late.Stop()
+	if answered {
+		late.Stop()
+	}
 	for v := range in {
 		late.Stop()
 		if ctx.Err() == nil {

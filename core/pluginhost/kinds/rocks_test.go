@@ -6,6 +6,8 @@ package kinds_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/drover-project/drover/core/pluginhost/kinds"
 	"github.com/drover-project/drover/core/pluginhost/process"
@@ -83,4 +85,26 @@ func TestTheEndOfAProcessIsNoProblemOfItsConfig(t *testing.T) {
 	if err := rocks.Problem("granite"); err != nil {
 		t.Errorf("the problem of a process that was given up: %v", err)
 	}
+}
+
+// TestAProcessThatTookOverNeedsNoSecondFingerprint: a fingerprint that does not change is sent
+// once, and the trial has read it. Every kind with fingerprints shares this code.
+func TestAProcessThatTookOverNeedsNoSecondFingerprint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rocks := kinds.NewRocks("granite")
+		part, err := rocks.Attach(t.Context(), quarry("a", "2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := part.Prepare(t.Context(), t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := part.TakeOver(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if why := rocks.Silent("granite"); why != nil || rocks.Weight("granite") != 1 {
+			t.Errorf("ten minutes after it took over, its fingerprint is %d: %v", rocks.Weight("granite"), why)
+		}
+	})
 }
