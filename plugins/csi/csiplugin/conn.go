@@ -6,6 +6,7 @@ package csiplugin
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -15,6 +16,10 @@ import (
 
 // maxAnswer is the largest answer of a driver in bytes: some list all volumes at once.
 const maxAnswer = 64 << 20
+
+// connectLimit is how long a driver may take to answer a connection, which a busy machine
+// delays. Calls wait for it as long as their own time allows.
+const connectLimit = 10 * time.Second
 
 // conn is the connection to a driver's socket. It connects when it is used, and again after
 // the driver was started anew.
@@ -32,7 +37,11 @@ type conn struct {
 
 func dial(path string) (*conn, error) {
 	// A driver that was started again is to be found soon.
-	again := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: standardPace.first, Multiplier: 1.6, Jitter: 0.2, MaxDelay: standardPace.last}}
+	again := grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: standardPace.first, Multiplier: 1.6, Jitter: 0.2, MaxDelay: standardPace.last},
+		// Without it, the time to answer would be the backoff, which is short.
+		MinConnectTimeout: connectLimit,
+	}
 	c, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(again),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)), grpc.WithDisableServiceConfig())
 	if err != nil {
