@@ -120,8 +120,9 @@ func (h *Host) install(ctx context.Context, r Release, body io.Reader) error {
 		return nil
 	}
 	defer h.shared.Prune(r.Name)
+	action := h.actionOn(r.Name)
 	if err := h.switchTo(ctx, r, stored); err != nil {
-		return fmt.Errorf("install plugin %q: %w", r.Name, &TrialError{err})
+		return fmt.Errorf("%s plugin %q: %w", action, r.Name, &TrialError{err})
 	}
 	return nil
 }

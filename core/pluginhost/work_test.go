@@ -101,6 +101,9 @@ func TestTheStepInWhichAnUpgradeFailedIsTold(t *testing.T) {
 		if err == nil || w.Err == nil || w.Ended.IsZero() || w.Step != want.Step || w.Done != want.Done || w.Total != want.Total {
 			t.Errorf("%s: %v, work %+v, want %+v", fault, err, w, want)
 		}
+		if said := fmt.Sprint(err); !strings.HasPrefix(said, `upgrade plugin "versioned": `) {
+			t.Errorf("%s: the error does not say what was done: %s", fault, said)
+		}
 	}
 	check()
 }

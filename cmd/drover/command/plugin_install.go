@@ -117,7 +117,7 @@ func (s *session) installPlugin(ctx context.Context, src *pluginSource, name, ac
 	before, p, err := s.followPlugin(ctx, id, name, send)
 	return s.show(p, err, func() {
 		if *src.detach {
-			s.printf("Plugin %q is being installed; for the outcome see: drover plugin status %s", name, name)
+			s.printf("Plugin %q: the %s goes on; for the outcome see: drover plugin status %s", name, action, name)
 			return
 		}
 		s.printf("%s", installText(before, p))

@@ -211,7 +211,7 @@ func TestAnInstallShowsHowFarItHasComeAndNothingButJSONForPrograms(t *testing.T)
 		t.Errorf("as JSON: exit code %d: %s\n%s", r.code, r.err, r.out)
 	}
 	r = f.at(t, nil, "plugin", "upgrade", "-detach", "driver-x", "https://example.com/x")
-	if r.code != 0 || !strings.Contains(r.out, "for the outcome see: drover plugin status driver-x") {
+	if r.code != 0 || !strings.Contains(r.out, `Plugin "driver-x": the upgrade goes on; for the outcome see: drover plugin status driver-x`) {
 		t.Errorf("detached: exit code %d: %s\n%s", r.code, r.err, r.out)
 	}
 }
