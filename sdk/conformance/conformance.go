@@ -47,7 +47,8 @@ type Result struct {
 // T records the outcome of one check. Its methods behave like those of testing.T.
 // Fatalf and Skipf may be called only from the check's own goroutine.
 type T struct {
-	ctx context.Context
+	ctx    context.Context
+	caller context.Context // of Run: without the time limit
 
 	mu       sync.Mutex
 	problems []string
@@ -59,12 +60,13 @@ type T struct {
 // overtime is how long a check may take to clean up after its time limit.
 const overtime = 45 * time.Second
 
-// Run runs one check. The check's context ends after limit.
+// Run runs one check. The check's context ends after limit. A check whose ctx ends before has
+// been interrupted, and does not fail by what it could not do since.
 func Run(ctx context.Context, name, rule string, limit time.Duration, check func(*T)) Result {
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	t := &T{ctx: ctx}
+	t := &T{ctx: limited, caller: ctx}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -121,10 +123,15 @@ func (t *T) cleanup() {
 // Context returns a context that ends when the check's time is up.
 func (t *T) Context() context.Context { return t.ctx }
 
-// Errorf records a problem; the check continues.
+// Errorf records a problem; the check continues. What goes wrong after the check was
+// interrupted is no problem of the plugin.
 func (t *T) Errorf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.caller.Err() != nil {
+		t.skipped, t.reason = true, "interrupted"
+		return
+	}
 	t.problems = append(t.problems, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 

@@ -4,6 +4,7 @@
 package conformance_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,23 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("result %+v, want %s and %q", r, c.outcome, c.says)
 			}
 		})
+	}
+}
+
+// TestACheckThatIsInterruptedDoesNotFail: only what was wrong before counts.
+func TestACheckThatIsInterruptedDoesNotFail(t *testing.T) {
+	for before, outcome := range map[string]conformance.Outcome{"": conformance.Skipped, "wrong": conformance.Failed} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		r := conformance.Run(ctx, "name", "rule", time.Minute, func(t *conformance.T) {
+			if before != "" {
+				t.Errorf("%s", before)
+			}
+			interrupt()
+			conformance.Receive(t, make(chan int), "a value")
+		})
+		if said := strings.Join(r.Problems, "|"); r.Outcome != outcome || said != before || outcome == conformance.Skipped && r.Reason != "interrupted" {
+			t.Errorf("a check with the problem %q before: %+v", before, r)
+		}
 	}
 }
 

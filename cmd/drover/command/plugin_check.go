@@ -32,7 +32,7 @@ func pluginCheck() spec {
 			"  command = \"/bin/sh\"\n  args    = [\"-c\", \"${script}\"]\n" +
 			"Without ${script} the config must be of a task that runs until it is stopped; rules that need a script are skipped. Without\n" +
 			"a file the config is derived from the plugin's schema if possible.\n\n" +
-			"Exit codes: 0 if no check failed (some may be skipped), 1 if the plugin could not be checked, 2 if a check failed.",
+			"Exit codes: 0 if no check failed (some may be skipped), 1 if the plugin could not be checked, 2 if a check failed,\n130 if the command was interrupted; the rule in progress then counts as skipped.",
 		setup: func(fs *flag.FlagSet) run {
 			var opts plugincheck.Options
 			config := fs.String("config", "", "File with the contents of the config block in the agent's plugin block.")

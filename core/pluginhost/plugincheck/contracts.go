@@ -62,6 +62,9 @@ func (c *checker) driver(ctx context.Context, info driver.Info, foreign bool) {
 		Task: func(task *driver.TaskConfig) { asTheAgent(task, info.Capabilities.FSIsolation) },
 	}
 	c.chooseTask(ctx, &s, info)
+	if ctx.Err() != nil {
+		return // the reason in NoTask would be the interruption
+	}
 	if s.NoTask != "" { // report the reason once, instead of in every check
 		const name, rule = "task-config", "there is a task to check with, and the driver can start it here"
 		c.check(name, rule, func() conformance.Result {

@@ -136,7 +136,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 func (c *checker) all(ctx context.Context) error {
 	first := c.process(ctx)
 	if first == nil {
-		return nil // the report already says why nothing more can be checked
+		return ctx.Err() // without one, the report already says why nothing more can be checked
 	}
 	found := c.opts.Name == ""
 	for _, d := range first.drivers {

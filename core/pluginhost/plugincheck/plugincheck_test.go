@@ -7,6 +7,7 @@ package plugincheck_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -164,6 +165,33 @@ func TestWhatIsNoPluginFailsItsHandshakeAndNothingElseIsTried(t *testing.T) {
 	r := run(t, plugincheck.Options{Path: path})
 	if got := outcomes(r); !slices.Equal(got[conformance.Failed], []string{"handshake", "by-hand"}) || len(r.Parts) != 1 {
 		t.Errorf("failed %q in %d parts", got[conformance.Failed], len(r.Parts))
+	}
+}
+
+// TestAnInterruptedRunSaysSoAndFailsNoRule interrupts the handshake of a plugin that never
+// shakes hands.
+func TestAnInterruptedRunSaysSoAndFailsNoRule(t *testing.T) {
+	dir := t.TempDir()
+	path, begun := filepath.Join(dir, "silent"), filepath.Join(dir, "begun")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n: > "+begun+"\nexec sleep 60\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() {
+		defer interrupt()
+		for t.Context().Err() == nil {
+			if _, err := os.Stat(begun); err == nil {
+				return
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	}()
+	r, err := plugincheck.Run(ctx, plugincheck.Options{Path: path})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	if len(r.Parts) != 1 || len(r.Parts[0].Results) != 1 || r.Failed != 0 || r.Skipped != 1 || r.Parts[0].Results[0].Reason != "interrupted" {
+		t.Errorf("the report is %+v", r)
 	}
 }
 

@@ -114,8 +114,11 @@ func (c *checker) process(ctx context.Context) *look {
 	return first
 }
 
-// own runs a check of this package.
+// own runs a check of this package, unless the run was interrupted.
 func (c *checker) own(ctx context.Context, name, rule string, f func(*conformance.T)) conformance.Result {
+	if ctx.Err() != nil {
+		return conformance.Result{Name: name, Rule: rule, Outcome: conformance.Skipped, Reason: "interrupted"}
+	}
 	return c.check(name, rule, func() conformance.Result { return c.run(ctx, name, rule, f) })
 }
 
