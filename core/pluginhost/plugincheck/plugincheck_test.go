@@ -211,6 +211,20 @@ func TestThingsOfOneNameThatWantDifferentConfigsAreTold(t *testing.T) {
 	}
 }
 
+func TestTwoOfOneKindWithOneNameAreTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "twins")
+	if err := os.Symlink(filepath.Join(built, "testplugin"), path); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, plugincheck.Options{Path: path, Skip: []string{"by-hand", "killed", "agent-config"}})
+	problems := strings.Join(r.Parts[0].Results[2].Problems, "\n")
+	for _, kind := range []string{"network plugin", "storage plugin", "registry"} {
+		if !strings.Contains(problems, "two of kind "+kind+" have the same name") {
+			t.Errorf("not told of kind %s: %s", kind, problems)
+		}
+	}
+}
+
 func TestWhatCannotBeCheckedIsAnError(t *testing.T) {
 	if _, err := plugincheck.Run(t.Context(), plugincheck.Options{Path: "/no/such/plugin"}); !errdefs.IsNotFound(err) {
 		t.Errorf("a file that is not there: %v", err)

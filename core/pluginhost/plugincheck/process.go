@@ -199,7 +199,10 @@ func (c *checker) checkNames(t *conformance.T, l *look) {
 	if c.report.Name == "" || c.report.Version == "" {
 		t.Errorf("name %q, version %q: both must be set", c.report.Name, c.report.Version)
 	}
-	for kind, names := range map[string][]string{"driver": l.driverNames(), "device plugin": l.deviceNames(), "collector": l.collectorNames()} {
+	for kind, names := range map[string][]string{
+		"driver": l.driverNames(), "device plugin": l.deviceNames(), "collector": l.collectorNames(),
+		"network plugin": l.networkNames(), "storage plugin": l.volumeNames(), "registry": l.registryNames(),
+	} {
 		slices.Sort(names)
 		if len(slices.Compact(slices.Clone(names))) != len(names) {
 			t.Errorf("two of kind %s have the same name: %q", kind, names)

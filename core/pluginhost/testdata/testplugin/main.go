@@ -21,9 +21,15 @@ import (
 	"github.com/drover-project/drover/sdk/device/v1/devicetest/filedevice"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest/shelldriver"
+	network "github.com/drover-project/drover/sdk/network/v1"
+	"github.com/drover-project/drover/sdk/network/v1/networktest/filenetwork"
 	"github.com/drover-project/drover/sdk/plugin"
+	registry "github.com/drover-project/drover/sdk/registry/v1"
+	"github.com/drover-project/drover/sdk/registry/v1/registrytest/fileregistry"
 	stats "github.com/drover-project/drover/sdk/stats/v1"
 	"github.com/drover-project/drover/sdk/stats/v1/statstest/filestats"
+	volume "github.com/drover-project/drover/sdk/volume/v1"
+	"github.com/drover-project/drover/sdk/volume/v1/volumetest/filevolume"
 )
 
 func main() {
@@ -48,6 +54,9 @@ func main() {
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("shell")), device.Service(filedevice.New("file")))
 	case "one-name":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("same")), device.Service(filedevice.New("same")))
+	case "twins":
+		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, network.Service(filenetwork.New("net", "a"), filenetwork.New("net", "b")),
+			volume.Service(filevolume.New("vol", "c"), filevolume.New("vol", "d")), registry.Service(fileregistry.New("reg", "e"), fileregistry.New("reg", "f")))
 	case "hosted":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(&hosted{Driver: shelldriver.New("hosted")}))
 	case "impostor":
