@@ -8,6 +8,12 @@ import (
 	"google.golang.org/grpc"
 )
 
+// Tail is what is kept of a process's standard error.
+type Tail struct{ tail }
+
+// LastWords are quoted in the error about the end of the process.
+func (t *Tail) LastWords() string { return t.lastWords() }
+
 // Dials are the connections of a process.
 type Dials struct{ dials }
 

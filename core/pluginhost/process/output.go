@@ -16,34 +16,68 @@ import (
 )
 
 // tail keeps the end of a plugin's stderr, for the error that explains why it did not
-// start or why it ended.
+// start or why it ended. Of a crash of the Go runtime it keeps the beginning, which has the
+// reason: the end has the stacks of goroutines that have nothing to do with it.
 type tail struct {
-	mu  sync.Mutex
-	buf []byte
+	mu      sync.Mutex
+	buf     []byte
+	crashed bool // buf begins with the crash
 }
 
 const tailSize = 1024
 
+// Write implements io.Writer. go-plugin writes line by line.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	begins := len(t.buf) == 0 || t.buf[len(t.buf)-1] == '\n'
+	switch {
+	case begins && crashes(p) && !t.crashed:
+		t.buf, t.crashed = t.buf[:0], true
+	case begins && bytes.HasPrefix(p, []byte("{")):
+		t.crashed = false // the process logs: it has not crashed, and only wrote of a crash
+	}
 	t.buf = append(t.buf, p...)
-	if len(t.buf) > tailSize {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-tailSize:]...)
+	if over := len(t.buf) - tailSize; over > 0 && t.crashed {
+		t.buf = t.buf[:tailSize]
+	} else if over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
 	}
 	return len(p), nil
+}
+
+// crashes reports whether a line is the first of a crash of the Go runtime.
+func crashes(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("panic: ")) || bytes.HasPrefix(line, []byte("fatal error: "))
+}
+
+// crash returns the reason of a crash with the first stack.
+func (t *tail) crash() string {
+	why, stacks, found := strings.Cut(string(t.buf), "\n\ngoroutine ")
+	if !found {
+		return why
+	}
+	first, _, _ := strings.Cut(stacks, "\n\n")
+	return why + "\ngoroutine " + first
 }
 
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return plain(strings.Join(strings.Fields(string(t.buf)), " "))
+	said := string(t.buf)
+	if t.crashed {
+		said = t.crash()
+	}
+	return plain(strings.Join(strings.Fields(said), " "))
 }
 
-// lastWords returns the lines at the end that are not log lines, such as a panic.
+// lastWords returns a crash, or the lines at the end that are not log lines.
 func (t *tail) lastWords() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.crashed {
+		return plain(strings.Join(strings.Fields(t.crash()), " "))
+	}
 	var words []string
 	for line := range bytes.Lines(t.buf) {
 		line = bytes.TrimSpace(line)
