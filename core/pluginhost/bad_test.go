@@ -144,8 +144,16 @@ func TestADriverThatMisbehavesHarmsNobodyElse(t *testing.T) {
 			}
 			var st pluginhost.PluginStatus
 			eventually(t, "its end", func() bool { st = pluginOf(t, h, "panics"); return st.LastFailure != nil })
-			if !strings.Contains(st.LastFailure.Error(), "exit status 2") {
+			if !strings.Contains(st.LastFailure.Error(), "ended with exit status 2; it wrote: panic: a bug ") {
 				t.Errorf("it ended because: %v", st.LastFailure)
+			}
+			d, err := h.Driver("panics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := &driver.TaskConfig{ID: "t"}
+			if _, _, err := d.StartTask(t.Context(), config); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "it wrote: panic: a bug in the start ") {
+				t.Errorf("the start in which it panicked: class %s: %v", errdefs.ClassOf(err), err)
 			}
 		},
 		"closes-streams": func(t *testing.T, h *pluginhost.Host, f flags) {

@@ -39,6 +39,7 @@ type Proxy struct {
 	changed chan struct{}
 	closed  bool
 	reason  error
+	fate    fate  // of the last process that was lost
 	refuses error // why no task may start; nil if tasks may
 	tasks   map[string]*task
 	gone    map[string]error // by task: why it could not be recovered, until it is destroyed
@@ -151,7 +152,7 @@ func (p *Proxy) recoverAll(ctx context.Context, d Driver, gen uint64, known []*t
 func (p *Proxy) Detach(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.current, p.reason = nil, reason
+	p.current, p.reason, p.fate = nil, reason, fate{p.generation, reason}
 	p.succeed(p.issue())
 	p.signal()
 }

@@ -42,11 +42,11 @@ func (p *Proxy) StartTask(ctx context.Context, config *TaskConfig) (*Handle, *Ne
 		err = failed
 	}
 	if err != nil {
-		return nil, nil, p.undo(ctx, d, config, begun, err)
+		return nil, nil, p.undo(ctx, d, gen, config, begun, err)
 	}
 	if handle == nil || handle.TaskID != config.ID {
 		err := errdefs.Internalf("driver %q: it started task %s and returned no handle for it, or the handle of another task; the plugin is defective", p.name, config.ID)
-		return nil, nil, p.undo(ctx, d, config, begun, err)
+		return nil, nil, p.undo(ctx, d, gen, config, begun, err)
 	}
 	p.remember(handle, gen)
 	return handle, override, nil

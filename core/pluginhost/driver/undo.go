@@ -36,7 +36,7 @@ var ErrInterrupted = errors.New("the plugin's process went away in the middle of
 // undo removes what a failed start has begun: no process may be left behind, whatever
 // the driver itself does. It does not touch a task that existed before. It returns the
 // error for the caller.
-func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun time.Time, cause error) error {
+func (p *Proxy) undo(ctx context.Context, d Driver, gen uint64, config *TaskConfig, begun time.Time, cause error) error {
 	if errdefs.IsAlreadyExists(cause) {
 		return cause
 	}
@@ -68,9 +68,42 @@ func (p *Proxy) undo(ctx context.Context, d Driver, config *TaskConfig, begun ti
 		}
 	}
 	if away && errdefs.IsUnavailable(cause) && asked.Err() == nil {
-		return errdefs.New(errdefs.Unavailable, fmt.Errorf("%w: %w", ErrInterrupted, cause))
+		return errdefs.New(errdefs.Unavailable, fmt.Errorf("%w: %w", ErrInterrupted, p.why(ctx, gen, cause)))
 	}
 	return cause
+}
+
+// fate is why a process no longer serves.
+type fate struct {
+	generation uint64
+	reason     error
+}
+
+// fateLimit is how long the reason for the end of a process is awaited, which the host learns
+// a moment after the end of its connections.
+const fateLimit = 2 * time.Second
+
+// why returns why the process of generation gen has ended, such as its panic, or else the error
+// of its connection, which says nothing of the reason.
+func (p *Proxy) why(ctx context.Context, gen uint64, closed error) error {
+	ctx, cancel := context.WithTimeout(ctx, fateLimit)
+	defer cancel()
+	for {
+		p.mu.Lock()
+		now, last, changed := p.generation, p.fate, p.changed
+		p.mu.Unlock()
+		switch {
+		case last.generation == gen && last.reason != nil:
+			return last.reason
+		case now != gen:
+			return closed // it was replaced, or a later one was lost, too
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return closed
+		}
+	}
 }
 
 // Killer is a driver whose host can kill the processes of a task that the driver does

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,16 +134,54 @@ func TestAStartThatItsProcessDidNotSurviveIsToldFromOneThatFailed(t *testing.T) 
 		"the task is at fault":  {&failing{newProcess(), errdefs.InvalidArgumentf("no image"), &log}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := driver.NewProxy(c.d.Info(), driver.DefaultLimits(), driver.Hooks{})
-			p.Attach(t.Context(), c.d)
-			defer p.Close()
-			_, _, err := p.StartTask(t.Context(), &driver.TaskConfig{ID: "t"})
-			if errors.Is(err, driver.ErrInterrupted) != c.want || err == nil {
-				t.Errorf("%v", err)
-			}
-			if c.want && !errdefs.IsUnavailable(err) {
-				t.Errorf("class %s", errdefs.ClassOf(err))
-			}
+			synctest.Test(t, func(t *testing.T) {
+				p := driver.NewProxy(c.d.Info(), driver.DefaultLimits(), driver.Hooks{})
+				p.Attach(t.Context(), c.d)
+				defer p.Close()
+				_, _, err := p.StartTask(t.Context(), &driver.TaskConfig{ID: "t"})
+				if errors.Is(err, driver.ErrInterrupted) != c.want || err == nil {
+					t.Errorf("%v", err)
+				}
+				if c.want && !errdefs.IsUnavailable(err) {
+					t.Errorf("class %s", errdefs.ClassOf(err))
+				}
+			})
+		})
+	}
+}
+
+// TestAStartSaysWhyItsProcessEnded: the reason comes a moment later than the end of the
+// connection, whose words say nothing.
+func TestAStartSaysWhyItsProcessEnded(t *testing.T) {
+	for what, c := range map[string]struct {
+		after func(*driver.Proxy)
+		want  string
+	}{
+		"it is told":   {func(p *driver.Proxy) { p.Detach(errdefs.Unavailablef("it wrote: panic: a bug")) }, "panic: a bug"},
+		"nobody tells": {func(*driver.Proxy) {}, "EOF"},
+		"the next runs now": {func(p *driver.Proxy) {
+			p.Detach(errdefs.Unavailablef("it wrote: panic: a bug"))
+			p.Attach(context.Background(), newProcess())
+		}, "panic: a bug"},
+		"it was replaced": {func(p *driver.Proxy) { p.Attach(context.Background(), newProcess()) }, "EOF"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log []string
+				d := &gone{&failing{newProcess(), errdefs.Unavailablef("EOF"), &log}}
+				p := driver.NewProxy(d.Info(), driver.DefaultLimits(), driver.Hooks{})
+				p.Attach(t.Context(), d)
+				defer p.Close()
+				time.AfterFunc(time.Second, func() { c.after(p) })
+				begun := time.Now()
+				_, _, err := p.StartTask(t.Context(), &driver.TaskConfig{ID: "t"})
+				if !errors.Is(err, driver.ErrInterrupted) || !errdefs.IsUnavailable(err) || !strings.HasSuffix(err.Error(), c.want) {
+					t.Errorf("the error is %v, want %s", err, c.want)
+				}
+				if took := time.Since(begun); took > 3*time.Second {
+					t.Errorf("it took %s", took)
+				}
+			})
 		})
 	}
 }

@@ -266,6 +266,9 @@ func (b *bad) dawdle(ctx context.Context) {
 }
 
 func (b *bad) StartTask(ctx context.Context, c *driver.TaskConfig) (*driver.Handle, *driver.NetworkOverride, error) {
+	if b.how == "panics" {
+		panic(errors.New("a bug in the start"))
+	}
 	b.dawdle(ctx)
 	return b.Driver.StartTask(ctx, c)
 }
