@@ -55,8 +55,7 @@ func main() {
 	case "one-name":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(shelldriver.New("same")), device.Service(filedevice.New("same")))
 	case "twins":
-		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, network.Service(filenetwork.New("net", "a"), filenetwork.New("net", "b")),
-			volume.Service(filevolume.New("vol", "c"), filevolume.New("vol", "d")), registry.Service(fileregistry.New("reg", "e"), fileregistry.New("reg", "f")))
+		err = twins(plugin.Info{Name: name, Version: "1.2.3"})
 	case "hosted":
 		err = plugin.Serve(plugin.Info{Name: name, Version: "1.2.3"}, driver.Service(&hosted{Driver: shelldriver.New("hosted")}))
 	case "impostor":
@@ -91,11 +90,8 @@ func main() {
 		if name == "argued" {
 			tellArgs()
 		}
-		if name == "chatty" {
-			go chat()
-		}
-		if name == "flood" {
-			go flood()
+		if f := map[string]func(){"chatty": chat, "flood": flood}[name]; f != nil {
+			go f()
 		}
 		if name == "glutton" {
 			go devour()
@@ -113,6 +109,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// twins serves two of one name of several kinds.
+func twins(info plugin.Info) error {
+	return plugin.Serve(info, network.Service(filenetwork.New("net", "a"), filenetwork.New("net", "b")),
+		volume.Service(filevolume.New("vol", "c"), filevolume.New("vol", "d")), registry.Service(fileregistry.New("reg", "e"), fileregistry.New("reg", "f")))
 }
 
 // lend starts a process that keeps the plugin's outputs open, as a task may, for as
