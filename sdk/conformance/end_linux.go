@@ -11,6 +11,40 @@ import (
 	"time"
 )
 
+// Processes returns the processes whose environment or command line contains a text that only
+// those know which are looked for, each with its parent. Processes that have ended are left out.
+func Processes(mark string) map[int]int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	out := map[int]int{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		dir := filepath.Join("/proc", e.Name())
+		env, _ := os.ReadFile(filepath.Join(dir, "environ")) // both are empty if it has ended
+		command, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if bytes.Contains(env, []byte(mark)) || bytes.Contains(command, []byte(mark)) {
+			out[pid] = parentOf(dir)
+		}
+	}
+	return out
+}
+
+// parentOf reads the parent of a process; 0 if it has ended.
+func parentOf(dir string) int {
+	stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // its name may have spaces
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, _ := strconv.Atoi(string(fields[1]))
+	return parent
+}
+
 // endLimit bounds how long EndProcesses searches while processes fork again and again.
 const endLimit = 5 * time.Second
 

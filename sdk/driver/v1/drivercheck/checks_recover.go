@@ -39,8 +39,17 @@ func checkFreshProcess(b *bench) {
 }
 
 func checkRecoverRunning(b *bench) {
-	config, handle := b.start("trap 'exit 6' TERM; echo up; while :; do sleep 0.05; done")
-	b.up(config)
+	script := "trap 'exit 6' TERM; echo up; while :; do sleep 0.05; done"
+	if b.fixed() {
+		script = forever
+	}
+	config, handle := b.start(script)
+	if !b.fixed() {
+		b.up(config)
+	} else {
+		b.found(config)
+	}
+	first := processes(config)
 	before, err := b.d.InspectTask(b.ctx, config.ID)
 	if err != nil {
 		b.t.Fatalf("InspectTask: %v", err)
@@ -56,13 +65,29 @@ func checkRecoverRunning(b *bench) {
 		if s, err := b.d.InspectTask(b.ctx, config.ID); err == nil && s.StartedAt.Sub(before.StartedAt).Abs() > clockSlack {
 			b.t.Errorf("it was started at %s, and at %s once it was recovered", before.StartedAt, s.StartedAt)
 		}
+		if b.fixed() && !keepsSome(first, processes(config)) {
+			b.t.Errorf("none of the processes that the task had before is there once it was recovered")
+		}
 	}
 	if err := b.d.StopTask(b.ctx, config.ID, 5*time.Second, "SIGTERM"); err != nil {
 		b.t.Fatalf("StopTask: %v", err)
 	}
-	if r := b.wait(config.ID); r.ExitCode != 6 {
+	if r := b.wait(config.ID); !b.fixed() && r.ExitCode != 6 {
 		b.t.Errorf("result %+v, want exit code 6", r)
 	}
+	if b.fixed() && len(remaining([]*driver.TaskConfig{config})) > 0 {
+		b.t.Errorf("processes of the task run after it was stopped")
+	}
+}
+
+// keepsSome reports whether a process of before is there now.
+func keepsSome(before, now map[int]int) bool {
+	for pid := range before {
+		if _, there := now[pid]; there {
+			return true
+		}
+	}
+	return false
 }
 
 func checkRecoverEnded(b *bench) {

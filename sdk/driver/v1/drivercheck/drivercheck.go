@@ -172,6 +172,9 @@ func (b *bench) config(script string) map[string]any {
 // sequence makes task IDs unique across runs, since a driver may outlive the checks.
 var sequence atomic.Int64
 
+// idVariable is in the environment of every task: its processes are found by it.
+const idVariable = "DRIVERTEST_TASK"
+
 // task returns the config of a task that runs the script.
 func (b *bench) task(script string) *driver.TaskConfig {
 	info := b.d.Info()
@@ -207,6 +210,7 @@ func (b *bench) task(script string) *driver.TaskConfig {
 		},
 		KillTimeout: time.Minute,
 	}
+	config.Env[idVariable] = config.ID
 	if b.subject.Task != nil {
 		b.subject.Task(config)
 	}
