@@ -20,7 +20,7 @@ func (v VariableItems) Values() []string {
 	return out
 }
 
-// Tuples returns the items in the order of their names.
+// Tuples returns the items in the order of their names. Templates read them as .K and .V.
 func (v VariableItems) Tuples() []VariableItem {
 	out := make([]VariableItem, 0, len(v))
 	for _, k := range v.Keys() {
@@ -28,6 +28,18 @@ func (v VariableItems) Tuples() []VariableItem {
 	}
 	return out
 }
+
+// K is the name of the item: Tuples of the reference have it under this name.
+func (i VariableItem) K() string { return i.Key }
+
+// V is the value of the item: see K.
+func (i VariableItem) V() string { return i.Value }
+
+// Metadata returns the metadata of the variable that the item is of.
+func (i VariableItem) Metadata() VariableMeta { return i.Parent }
+
+// Node is the id of the node: the reference's language has it under this name.
+func (s Service) Node() string { return s.NodeID }
 
 // Metadata returns the metadata of the variable; it is empty if there are no items.
 func (v VariableItems) Metadata() VariableMeta {

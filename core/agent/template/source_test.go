@@ -26,7 +26,7 @@ func cluster() *source {
 	s.answer(template.Query{Kind: template.KindVariables}, template.Answer{Variables: list})
 	var services []template.Service
 	for i := range 9 {
-		services = append(services, template.Service{ID: fmt.Sprint("_", i), Name: "db", Address: fmt.Sprint("10.0.0.", i), Port: 5432 + i%2, Tags: []string{"z", fmt.Sprint("t", i%3)}})
+		services = append(services, template.Service{NodeID: "n1", ID: fmt.Sprint("_", i), Name: "db", Address: fmt.Sprint("10.0.0.", i), Port: 5432 + i%2, Tags: []string{"z", fmt.Sprint("t", i%3)}})
 	}
 	s.answer(template.Query{Kind: template.KindService, Name: "db"}, template.Answer{Service: services})
 	s.answer(template.Query{Kind: template.KindServices}, template.Answer{Services: []template.ServiceSummary{{Name: "db", Tags: []string{"z"}}, {Name: "web"}}})
@@ -49,6 +49,8 @@ func TestVariablesAndServicesReadAsInTheReference(t *testing.T) {
 		`{{ with nomadVar "nomad/jobs/web" }}{{ .user }}:{{ .pw }}{{ end }}`:                                                                                    "u:p",
 		`{{ range $k, $v := nomadVar "nomad/jobs/web" }}{{ $k }}={{ $v }} {{ end }}`:                                                                            "a/b=1 a/c=2 pw=p user=u ",
 		`{{ with nomadVar "nomad/jobs/web" }}{{ range .Tuples }}{{ .Key }}={{ .Value }} {{ end }}{{ .Keys }}{{ .Values }}{{ .Metadata.Path }}{{ end }}`:         "a/b=1 a/c=2 pw=p user=u [a/b a/c pw user][1 2 p u]nomad/jobs/web",
+		`{{ with nomadVar "nomad/jobs/web" }}{{ range .Tuples }}{{ .K }}={{ .V }} {{ end }}{{ end }}{{ (nomadVar "nomad/jobs/web").user.Metadata.Path }}`:       "a/b=1 a/c=2 pw=p user=u nomad/jobs/web",
+		`{{ range nomadService 1 "k" "db" }}{{ .Node }}={{ .NodeID }}{{ end }}`:                                                                                 "n1=n1",
 		`{{ nomadVar "nomad/jobs/web" | toJSON }}`:                                                                                                              `{"a/b":"1","a/c":"2","pw":"p","user":"u"}`,
 		`{{ (nomadVar "nomad/jobs/web" | explode).a | toYAML }}`:                                                                                                "b: \"1\"\nc: \"2\"",
 		`{{ range $k, $p := nomadVar "nomad/jobs/web" | byKey }}{{ if eq $k "a" }}{{ $p.c }}{{ end }}{{ end }}`:                                                 "2",
