@@ -66,19 +66,19 @@ type Env struct {
 }
 
 // Build builds the environment. Later sources have precedence: host, NOMAD_*
-// variables, the task's env block (after replacement of ${...}), templates.
+// variables, meta and the task's env block (both after replacement of ${...}), templates.
 func Build(in Input) *Env {
 	e := &Env{vars: hostVars(in.HostEnv, in.HostDenylist), facts: facts(in.Node, in.Region)}
 	own := map[string]string{}
 	addIdentity(own, in)
 	addResources(own, in)
 	addPorts(own, in)
-	addMeta(own, in.Alloc.Job, in.Alloc.TaskGroup, in.Task)
 	maps.Copy(own, in.Devices)
 	if in.CSIEndpoint != "" {
 		own["CSI_ENDPOINT"] = in.CSIEndpoint
 	}
 	maps.Copy(e.vars, own)
+	e.addMeta(in.Alloc.Job, in.Alloc.TaskGroup, in.Task)
 	builtin := &Env{vars: maps.Clone(e.vars), facts: e.facts}
 	for k, v := range in.Task.Env {
 		e.vars[builtin.Replace(k)] = builtin.Replace(v)
@@ -239,19 +239,22 @@ func addPort(env map[string]string, label, ip string, value, to int, own string)
 }
 
 // addMeta adds the meta of job, group and task, the innermost with precedence, under
-// its name and in upper case.
-func addMeta(env map[string]string, job *model.Job, group string, task *model.Task) {
+// its name and in upper case. ${...} in it names what is in the environment so far: not
+// other meta, whose order would matter.
+func (e *Env) addMeta(job *model.Job, group string, task *model.Task) {
 	levels := []map[string]string{job.Meta, nil, task.Meta}
 	if tg := job.LookupTaskGroup(group); tg != nil {
 		levels[1] = tg.Meta
 	}
-	for _, meta := range levels {
-		for k, v := range meta {
-			name := Clean(k)
-			env["NOMAD_META_"+strings.ToUpper(name)] = v
-			env["NOMAD_META_"+name] = v
+	meta := map[string]string{}
+	for _, level := range levels {
+		for k, v := range level {
+			name, value := Clean(k), e.Replace(v)
+			meta["NOMAD_META_"+strings.ToUpper(name)] = value
+			meta["NOMAD_META_"+name] = value
 		}
 	}
+	maps.Copy(e.vars, meta)
 }
 
 // Clean converts a name to a valid environment variable name.

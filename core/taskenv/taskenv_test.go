@@ -59,6 +59,24 @@ func TestATaskSeesTheVariablesOfTheReference(t *testing.T) {
 	}
 }
 
+func TestMetaIsReplacedLikeTheEnvironment(t *testing.T) {
+	in := input()
+	in.Alloc.Job.Meta = map[string]string{"where": "${node.datacenter}-${attr.kernel.name}", "team": "${node.class}"}
+	in.Alloc.Job.TaskGroups[0].Meta = map[string]string{"rack": "${meta.rack} of ${NOMAD_ALLOC_INDEX}", "odd": "${nothing.known} ${NOMAD_META_rack}"}
+	in.Task.Meta = map[string]string{"home": "${env[\"HOME\"]}", "team": "${NOMAD_TASK_NAME}"}
+	in.Task.Env = map[string]string{"FROM": "${NOMAD_META_where}"}
+	in.Secret = map[string]string{"TOKEN": "secret"}
+	got := taskenv.Build(in).Map()
+	for k, want := range map[string]string{
+		"NOMAD_META_where": "dc1-linux", "NOMAD_META_WHERE": "dc1-linux", "NOMAD_META_rack": "r7 of 3", "NOMAD_META_home": "/root",
+		"NOMAD_META_team": "web", "NOMAD_META_odd": "${nothing.known} ${NOMAD_META_rack}", "FROM": "dc1-linux",
+	} {
+		if got[k] != want {
+			t.Errorf("%s = %q, want %q", k, got[k], want)
+		}
+	}
+}
+
 func TestTheOperatorsListOfWhatIsNotInheritedReplacesTheDefault(t *testing.T) {
 	in := input()
 	in.HostDenylist = []string{"HOME"}
