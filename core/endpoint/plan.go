@@ -5,6 +5,7 @@ package endpoint
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -173,14 +174,41 @@ func (e *Endpoint) nextLaunch(job *model.Job) *time.Time {
 // keepScalingIDs sets the ids of scaling policies to the existing ones, or to new
 // ones.
 func keepScalingIDs(job, cur *model.Job) {
-	for _, tg := range job.TaskGroups {
-		if tg.Scaling == nil {
-			continue
+	known := scalingIDs(cur)
+	for key, p := range scalingPolicies(job) {
+		if p.ID = known[key]; p.ID == "" {
+			p.ID = newID()
 		}
-		if was := cur.LookupTaskGroup(tg.Name); was != nil && was.Scaling != nil {
-			tg.Scaling.ID = was.Scaling.ID
-			continue
-		}
-		tg.Scaling.ID = newID()
 	}
+}
+
+// scalingKey tells the policies of a job apart: a group has one, a task one per type.
+type scalingKey struct{ group, task, kind string }
+
+func scalingPolicies(job *model.Job) iter.Seq2[scalingKey, *model.ScalingPolicy] {
+	return func(yield func(scalingKey, *model.ScalingPolicy) bool) {
+		for _, tg := range job.TaskGroups {
+			if tg.Scaling != nil && !yield(scalingKey{group: tg.Name}, tg.Scaling) {
+				return
+			}
+			for _, t := range tg.Tasks {
+				for _, p := range t.ScalingPolicies {
+					if !yield(scalingKey{tg.Name, t.Name, p.Type}, p) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func scalingIDs(job *model.Job) map[scalingKey]string {
+	ids := map[scalingKey]string{}
+	if job == nil {
+		return ids
+	}
+	for key, p := range scalingPolicies(job) {
+		ids[key] = p.ID
+	}
+	return ids
 }

@@ -84,6 +84,23 @@ func TestScalingsThatHappenedAreKeptWithTheirMeta(t *testing.T) {
 	}
 }
 
+func TestScalingPoliciesOfTasksKeepTheirIDsByType(t *testing.T) {
+	s := newServer(t)
+	register := func(policies string) map[string]string {
+		s.register(json.RawMessage(strings.Replace(string(scalable("a", "service", 1)), `"Name":"t",`, `"Name":"t","ScalingPolicies":[`+policies+`],`, 1)))
+		ids := map[string]string{}
+		for _, p := range s.state().JobByID("default", "a").TaskGroups[0].Tasks[0].ScalingPolicies {
+			ids[p.Type] = p.ID
+		}
+		return ids
+	}
+	first := register(`{"Type":"vertical_cpu","Max":500}`)
+	second := register(`{"Type":"vertical_mem","Max":512},{"Type":"vertical_cpu","Max":600}`)
+	if first["vertical_cpu"] == "" || second["vertical_cpu"] != first["vertical_cpu"] || second["vertical_mem"] == "" || second["vertical_mem"] == first["vertical_cpu"] {
+		t.Errorf("first %v, then %v", first, second)
+	}
+}
+
 func TestOfAGroupsEventsTheNewestAreKept(t *testing.T) {
 	s := newServer(t)
 	s.register(scalable("a", "service", 1))

@@ -142,6 +142,9 @@ func (d *decoder) decodeNested(b *block, dst reflect.Value) {
 		d.decodeBlock(b, dst.Elem())
 	case t.Elem().Kind() == reflect.Pointer:
 		e := reflect.New(t.Elem().Elem())
+		if p, ok := e.Interface().(*ScalingPolicy); ok { // of a task: that of a group has no label
+			b = d.scalingLabel(b, p)
+		}
 		d.decodeBlock(b, e.Elem())
 		dst.Set(reflect.Append(dst, e))
 	default:

@@ -6,6 +6,7 @@ package jobspec_test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,6 +92,33 @@ func TestVariablesLocalsAndDynamicBlocksAreEvaluated(t *testing.T) {
 	}
 }
 
+// inTask is a job file with a block at column 9 of line 4, in a task.
+func inTask(block string) string {
+	return "job \"a\" {\n  group \"g\" {\n    task \"t\" {\n        " + block + "\n    }\n  }\n}"
+}
+
+func TestTheLabelOfATasksScalingSaysWhatIsScaled(t *testing.T) {
+	d := parse(t, inTask(`scaling "cpu" {
+          min = 50
+          max = 500
+          policy { cooldown = "1m" }
+        }
+        scaling "mem" {
+          enabled = false
+          max     = 512
+        }`), jobspec.Options{})
+	job, err := d.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := job.TaskGroups[0].Tasks[0].ScalingPolicies
+	target := map[string]string{"Namespace": "default", "Job": "a", "Group": "g", "Task": "t"}
+	if len(got) != 2 || got[0].Type != "vertical_cpu" || got[0].Min != 50 || got[0].Max != 500 || !got[0].Enabled || got[0].Policy["cooldown"] != "1m" ||
+		got[1].Type != "vertical_mem" || got[1].Max != 512 || got[1].Enabled || !maps.Equal(got[0].Target, target) || !maps.Equal(got[1].Target, target) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestMistakesNameFileLineAndColumn(t *testing.T) {
 	for name, c := range map[string]struct{ src, want string }{
 		"unknown block":    {"job \"a\" {\n  grp \"x\" {\n  }\n}", `job.hcl:2,3-10: Unsupported block type`},
@@ -106,6 +134,9 @@ func TestMistakesNameFileLineAndColumn(t *testing.T) {
 		"deep nesting":     {"job \"a\" {\n  meta = " + strings.Repeat("[", 100_000), "Nested too deeply"},
 		"unary operators":  {"job \"a\" {\n  all_at_once = " + strings.Repeat("!", 200_000) + "true\n}", "Nested too deeply"},
 		"growing locals":   {growingLocals(), "larger than"},
+		"scaling of what":  {inTask(`scaling "disk" {}`), `job.hcl:4,9-23: Invalid scaling label; A scaling block of a task is labelled "cpu" or "mem", not "disk".`},
+		"no scaling label": {inTask(`scaling {}`), `job.hcl:4,9-16: Missing scaling label; A scaling block of a task is labelled "cpu" or "mem".`},
+		"scaling twice":    {inTask(`scaling "cpu" "mem" {}`), `job.hcl:4,9-28: Extraneous label for scaling`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := jobspec.ParseHCL([]byte(c.src), jobspec.Options{Filename: "job.hcl"})

@@ -50,3 +50,25 @@ func (d *decoder) constraintSugar(a *hclsyntax.Attribute, ctx *hcl.EvalContext, 
 	}
 	return true
 }
+
+// verticalTypes are the labels of scaling blocks of tasks, which are short for types.
+var verticalTypes = map[string]string{"cpu": "vertical_cpu", "mem": "vertical_mem"}
+
+// scalingLabel sets the type of a task's scaling policy by the label of its block, and
+// returns the block without it. A type that the block itself names wins, and needs no
+// label.
+func (d *decoder) scalingLabel(b *block, p *ScalingPolicy) *block {
+	if len(b.labels) == 0 {
+		if b.body.Attributes["type"] == nil {
+			d.errorf(b.rng, "Missing scaling label", `A scaling block of a task is labelled "cpu" or "mem".`)
+		}
+		return b
+	}
+	p.Type = verticalTypes[b.labels[0]]
+	if p.Type == "" {
+		d.errorf(b.rng, "Invalid scaling label", `A scaling block of a task is labelled "cpu" or "mem", not %q.`, b.labels[0])
+	}
+	rest := *b
+	rest.labels = b.labels[1:]
+	return &rest
+}

@@ -84,6 +84,9 @@ func (f *field) source() string {
 
 func (f *field) block(inner string) string {
 	label := ""
+	if f.typ == "[]*ScalingPolicy" { // of a task, whose label the list leaves out
+		label = `"cpu" `
+	}
 	if f.label() != nil || strings.HasPrefix(f.typ, "map[string]*") {
 		label = `"x" `
 	}

@@ -65,6 +65,9 @@ func TestRequestsThatCannotWorkAreRefusedWithTheirCause(t *testing.T) {
 		"a count outside its scaling": {func(j *model.Job) {
 			j.TaskGroups[0].Scaling = &model.ScalingPolicy{Min: 2, Max: 3}
 		}, "must not be less than minimum count"},
+		"two scalings of one resource": {func(j *model.Job) {
+			j.TaskGroups[0].Tasks[0].ScalingPolicies = []*model.ScalingPolicy{{Type: "vertical_cpu"}, {Type: "vertical_mem"}, {Type: "vertical_cpu"}}
+		}, `2 scaling policies of type "vertical_cpu"`},
 		"10,000 groups": {func(j *model.Job) {
 			for i := range 10_000 {
 				g := *j.TaskGroups[0]

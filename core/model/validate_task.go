@@ -49,7 +49,18 @@ func (t *Task) validate(j *Job, tg *TaskGroup) ValidationError {
 	t.validateActions(&p)
 	t.validateCSIPlugin(&p)
 	t.validateIdentities(&p)
+	t.validateScaling(&p)
 	return p
+}
+
+// validateScaling checks that an autoscaler finds one policy for each thing that it scales.
+func (t *Task) validateScaling(p *ValidationError) {
+	count := map[string]int{}
+	for _, s := range t.ScalingPolicies {
+		if count[s.Type]++; count[s.Type] == 2 {
+			p.addf("task has 2 scaling policies of type %q; write one", s.Type)
+		}
+	}
 }
 
 func (t *Task) validateResources(p *ValidationError) {
