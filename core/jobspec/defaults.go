@@ -133,23 +133,33 @@ func (r *RestartPolicy) inherit(parent *RestartPolicy) {
 	inherit(&r.RenderTemplates, parent.RenderTemplates)
 }
 
-// fillDefaults fills in a reschedule policy; the defaults depend on the job's type.
-func (r *ReschedulePolicy) fillDefaults(jobType string) {
+// defaultReschedule returns the reschedule policy of a job that has none.
+func defaultReschedule(jobType string) *ReschedulePolicy {
 	if jobType == model.JobTypeBatch {
-		setIfNil(&r.Attempts, 1)
-		setIfNil(&r.Interval, minutes(24*60))
-		setIfNil(&r.Delay, seconds(5))
-		setIfEmpty(&r.DelayFunction, model.DelayFunctionConstant)
-		setIfNil(&r.MaxDelay, 0)
-		setIfNil(&r.Unlimited, false)
-		return
+		return &ReschedulePolicy{
+			Attempts: ptr(1), Interval: ptr(minutes(24 * 60)), Unlimited: ptr(false),
+			Delay: ptr(seconds(5)), DelayFunction: ptr(model.DelayFunctionConstant), MaxDelay: ptr(Duration(0)),
+		}
 	}
-	setIfNil(&r.Attempts, 0)
-	setIfNil(&r.Interval, 0)
-	setIfNil(&r.Delay, seconds(30))
-	setIfEmpty(&r.DelayFunction, model.DelayFunctionExponential)
-	setIfNil(&r.MaxDelay, Duration(time.Hour))
-	setIfNil(&r.Unlimited, true)
+	return &ReschedulePolicy{
+		Attempts: ptr(0), Interval: ptr(Duration(0)), Unlimited: ptr(true),
+		Delay: ptr(seconds(30)), DelayFunction: ptr(model.DelayFunctionExponential), MaxDelay: ptr(Duration(time.Hour)),
+	}
+}
+
+// fillDefaults fills in a reschedule policy; the defaults depend on the job's type. Limited
+// and unlimited attempts exclude each other: of what is written, the other half follows.
+func (r *ReschedulePolicy) fillDefaults(jobType string) {
+	switch {
+	case r.Unlimited != nil && *r.Unlimited:
+		setIfNil(&r.Attempts, 0)
+		setIfNil(&r.Interval, 0)
+	case r.Attempts != nil && *r.Attempts > 0:
+		setIfNil(&r.Unlimited, false)
+	}
+	d := defaultReschedule(jobType)
+	setIfEmpty(&r.DelayFunction, *d.DelayFunction)
+	r.inherit(d)
 }
 
 func (r *ReschedulePolicy) inherit(parent *ReschedulePolicy) {

@@ -236,6 +236,9 @@ func (r *ReschedulePolicy) validate(p *ValidationError) {
 		p.addf("Invalid delay function %q, must be one of %q", r.DelayFunction, []string{DelayFunctionConstant, DelayFunctionExponential, DelayFunctionFibonacci})
 	}
 	if r.Unlimited {
+		if r.Attempts > 0 {
+			p.addf("Reschedule Policy with Attempts = %v, Interval = %v, and Unlimited = %v is ambiguous: write attempts and interval, or unlimited", r.Attempts, r.Interval, r.Unlimited)
+		}
 		return
 	}
 	if r.Interval < 15*time.Second {

@@ -113,6 +113,8 @@ func TestReschedulePoliciesWhoseAttemptsDoNotFitAreRefused(t *testing.T) {
 		"exponential":     {validJob(), policy(model.ReschedulePolicy{Attempts: 4, Interval: time.Minute, Delay: 10 * time.Second, DelayFunction: "exponential", MaxDelay: time.Hour}), "2 attempts in 1m0s"},
 		"fibonacci":       {validJob(), policy(model.ReschedulePolicy{Attempts: 5, Interval: time.Minute, Delay: 10 * time.Second, DelayFunction: "fibonacci", MaxDelay: time.Hour}), "3 attempts in 1m0s"},
 		"a billion":       {validJob(), policy(model.ReschedulePolicy{Attempts: 1e9, Interval: time.Minute, Delay: 10 * time.Second, DelayFunction: "constant"}), "6 attempts in 1m0s"},
+		"ambiguous":       {validJob(), policy(model.ReschedulePolicy{Unlimited: true, Attempts: 3, Interval: time.Hour, Delay: time.Minute, DelayFunction: "constant"}), "Reschedule Policy with Attempts = 3, Interval = 1h0m0s, and Unlimited = true is ambiguous"},
+		"unlimited":       {validJob(), policy(model.ReschedulePolicy{Unlimited: true, Delay: time.Minute, DelayFunction: "constant"}), ""},
 		"short delay":     {validJob(), policy(model.ReschedulePolicy{Unlimited: true, Delay: time.Second, DelayFunction: "constant"}), "Delay cannot be less than 5s (got 1s)"},
 		"unknown":         {validJob(), policy(model.ReschedulePolicy{Unlimited: true, Delay: time.Minute, DelayFunction: "random"}), `Invalid delay function "random"`},
 		"small max delay": {validJob(), policy(model.ReschedulePolicy{Unlimited: true, Delay: time.Minute, DelayFunction: "exponential", MaxDelay: 30 * time.Second}), "Max Delay cannot be less than Delay 1m0s (got 30s)"},
