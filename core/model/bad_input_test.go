@@ -68,6 +68,9 @@ func TestRequestsThatCannotWorkAreRefusedWithTheirCause(t *testing.T) {
 		"two scalings of one resource": {func(j *model.Job) {
 			j.TaskGroups[0].Tasks[0].ScalingPolicies = []*model.ScalingPolicy{{Type: "vertical_cpu"}, {Type: "vertical_mem"}, {Type: "vertical_cpu"}}
 		}, `2 scaling policies of type "vertical_cpu"`},
+		"several regions": {func(j *model.Job) {
+			j.Multiregion = &model.Multiregion{Regions: []*model.MultiregionRegion{{Name: "west", Count: 2}, {Name: "east", Count: 1}}}
+		}, "multiregion is not possible yet: regions are not federated, so all of the job would run in this one, with counts that are not those of its regions; remove the block, and run the job in each region with its own count"},
 		"10,000 groups": {func(j *model.Job) {
 			for i := range 10_000 {
 				g := *j.TaskGroups[0]

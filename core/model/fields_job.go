@@ -32,7 +32,7 @@ func fieldsOfJob() []Field {
 		{Name: "Job.TaskGroups", By: "core/schedule/reconcile"},
 		{Name: "Job.DependsOn", By: "core/schedule/reconcile"},
 		{Name: "Job.Update", By: "core/jobspec", Warn: "update of a job whose type has no roll-outs", When: withoutRollouts},
-		{Name: "Job.Multiregion", Warn: "multiregion"},
+		{Name: "Job.Multiregion", Warn: "multiregion", Refuse: "regions are not federated, so all of the job would run in this one, with counts that are not those of its regions; remove the block, and run the job in each region with its own count"},
 		{Name: "Job.Periodic", By: "core/control/periodic"},
 		{Name: "Job.ParameterizedJob", By: "core/endpoint"},
 		{Name: "Job.Dispatched", By: Servers},

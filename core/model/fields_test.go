@@ -25,7 +25,7 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 		want []string
 	}{
 		{"nothing", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "http"})}}, nil},
-		{"of the job", &model.Job{Multiregion: &model.Multiregion{}}, []string{"not acted on yet: multiregion"}},
+		{"of the job", &model.Job{VaultNamespace: "a"}, []string{"not acted on yet: Vault namespace of the job"}},
 		{"services", &model.Job{TaskGroups: []*model.TaskGroup{
 			{Name: "web", Services: []*model.Service{{Name: "http", Provider: "nomad", Tags: []string{"a"}}, {Name: "admin", Provider: "consul"}}},
 			group("db", &model.Task{Name: "sql", Services: []*model.Service{{Name: "pg", Provider: "nomad", Kind: "a", Meta: map[string]string{"a": "b"}, Checks: []*model.ServiceCheck{{Name: "c"}}}}}),
