@@ -71,6 +71,9 @@ func TestRequestsThatCannotWorkAreRefusedWithTheirCause(t *testing.T) {
 		"several regions": {func(j *model.Job) {
 			j.Multiregion = &model.Multiregion{Regions: []*model.MultiregionRegion{{Name: "west", Count: 2}, {Name: "east", Count: 1}}}
 		}, "multiregion is not possible yet: regions are not federated, so all of the job would run in this one, with counts that are not those of its regions; remove the block, and run the job in each region with its own count"},
+		"a secret block": {func(j *model.Job) {
+			j.TaskGroups[0].Tasks[0].Secrets = []*model.Secret{{Name: "db", Provider: "nomad", Path: "nomad/jobs/db"}}
+		}, `is not possible yet: nothing fetches it, and the task would get "${secret.NAME.KEY}" as it is written; write a template with nomadVar`},
 		"10,000 groups": {func(j *model.Job) {
 			for i := range 10_000 {
 				g := *j.TaskGroups[0]

@@ -37,7 +37,7 @@ func fieldsOfTask() []Field {
 		{Name: "Task.Identities", By: "core/model.AllIdentities"},
 		{Name: "Task.Actions", By: "core/agent/serve"},
 		{Name: "Task.Schedule", By: "core/agent/alloc"},
-		{Name: "Task.Secrets", Warn: "secret"},
+		{Name: "Task.Secrets", Warn: "secret", Refuse: `nothing fetches it, and the task would get "${secret.NAME.KEY}" as it is written; write a template with nomadVar, env = true and a destination in secrets/`},
 		{Name: "Task.DependsOn", By: "core/agent/task"},
 
 		{Name: "TaskCSIPluginConfig.ID", By: "core/agent/storage"},
