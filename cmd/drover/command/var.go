@@ -4,6 +4,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,12 +165,12 @@ func varList() spec {
 
 func varPut() spec {
 	return spec{
-		usage: "var put [options] <path or @file or -> [<key>=<value>...]", synopsis: "Creates or changes a variable", min: 1, max: -1, takes: "vars",
-		help: "A variable is given as a path and KEY=VALUE items, as a file (@FILE) or on standard input\n(-). Items on the command line are added to the items of the file. A value @FILE stands for\nthe content of that file. An existing variable is changed only with -check-index set to its\nmodify index, or with -force.",
+		usage: "var put [options] <path or @file or -> [<@file or ->] [<key>=<value>...]", synopsis: "Creates or changes a variable", min: 1, max: -1, takes: "vars",
+		help: "A variable is given as a path and KEY=VALUE items, as a file (@FILE) or on standard input\n(-). A path before the file is used instead of the file's own. Items on the command line are\nadded to the items of the file. A value @FILE stands for\nthe content of that file. An existing variable is changed only with -check-index set to its\nmodify index, or with -force.",
 		setup: func(fs *flag.FlagSet) run {
 			check := fs.String("check-index", "", "Writes only if the variable's modify index is this; 0 means only if it is new.")
 			force := fs.Bool("force", false, "Overwrites the variable, whatever its index.")
-			form := fs.String("in", "", "Format of the input: hcl or json. By default it follows from the file's name, and is hcl for standard input.")
+			form := fs.String("in", "", "Format of the input: hcl or json. By default it follows from the file's name, or else from the text: json begins with a brace.")
 			out := varOutputFlags(fs, "", "table", "json", "hcl", "go-template", "none")
 			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, args []string) error {
@@ -217,38 +218,33 @@ func putIndex(check string, force bool, v *client.Variable) (*uint64, error) {
 	return &index, nil
 }
 
-// readVariable reads a variable from a file, from standard input, or from arguments
-// KEY=VALUE.
+// readVariable reads a variable from a file or standard input, from a path and such a
+// specification, or from a path and items KEY=VALUE.
 func (s *session) readVariable(args []string, form string) (*client.Variable, error) {
-	v := &client.Variable{Path: args[0]}
-	if name, isFile := strings.CutPrefix(args[0], "@"); isFile || args[0] == "-" {
-		src, err := readFile(name, s.In)
-		if err != nil {
-			return nil, err
-		}
-		if form == "" {
-			form = strings.TrimPrefix(filepath.Ext(name), ".")
-		}
-		if v, err = parseVariable(src, name, form); err != nil {
-			return nil, err
-		}
+	if form != "" && form != "hcl" && form != "json" {
+		return nil, fmt.Errorf("-in %q: use hcl or json", form)
 	}
-	if v.Items == nil {
-		v.Items = map[string]string{}
+	v, path, items := &client.Variable{}, "", args
+	if _, isSpec := specOf(args[0]); !isSpec {
+		path, items = args[0], args[1:]
 	}
-	for _, kv := range args[1:] {
-		key, value, ok := strings.Cut(kv, "=")
-		if !ok || key == "" {
-			return nil, fmt.Errorf("%q is not KEY=VALUE", kv)
-		}
-		if name, isFile := strings.CutPrefix(value, "@"); isFile {
-			b, err := readFile(name, s.In)
+	if len(items) > 0 {
+		if name, isSpec := specOf(items[0]); isSpec {
+			src, err := readFile(name, s.In)
 			if err != nil {
 				return nil, err
 			}
-			value = string(b)
+			if v, err = parseVariable(src, name, form); err != nil {
+				return nil, err
+			}
+			items = items[1:]
 		}
-		v.Items[key] = value
+	}
+	if path != "" && path != v.Path {
+		v.Path, v.ModifyIndex = path, 0 // the index of a specification is that of its own path
+	}
+	if err := s.addItems(v, items); err != nil {
+		return nil, err
 	}
 	switch {
 	case v.Path == "":
@@ -262,7 +258,46 @@ func (s *session) readVariable(args []string, form string) (*client.Variable, er
 	return v, nil
 }
 
+// specOf returns the file that an argument names as the specification of a variable:
+// @FILE, or - for standard input.
+func specOf(arg string) (name string, ok bool) {
+	if arg == "-" {
+		return arg, true
+	}
+	return strings.CutPrefix(arg, "@")
+}
+
+// addItems adds items KEY=VALUE of the command line; a value @FILE is the content of a file.
+func (s *session) addItems(v *client.Variable, items []string) error {
+	if v.Items == nil {
+		v.Items = map[string]string{}
+	}
+	for _, kv := range items {
+		key, value, ok := strings.Cut(kv, "=")
+		if !ok || key == "" {
+			return fmt.Errorf("%q is not KEY=VALUE", kv)
+		}
+		if name, isFile := strings.CutPrefix(value, "@"); isFile {
+			b, err := readFile(name, s.In)
+			if err != nil {
+				return err
+			}
+			value = string(b)
+		}
+		v.Items[key] = value
+	}
+	return nil
+}
+
+// parseVariable parses a variable. If neither form nor the name of the file say what it is,
+// it is JSON if it begins with a brace, which no HCL does.
 func parseVariable(src []byte, name, form string) (*client.Variable, error) {
+	if form == "" {
+		form = strings.TrimPrefix(filepath.Ext(name), ".")
+	}
+	if form != "hcl" && form != "json" && bytes.HasPrefix(bytes.TrimSpace(src), []byte("{")) {
+		form = "json"
+	}
 	v := &client.Variable{}
 	if form == "json" {
 		if err := json.Unmarshal(src, v); err != nil {
