@@ -87,7 +87,7 @@ func refused(f function.Function, name string) function.Function {
 	return function.New(&function.Spec{
 		Params: f.Params(), VarParam: f.VarParam(),
 		Type: func([]cty.Value) (cty.Type, error) {
-			return cty.NilType, errdefs.PermissionDeniedf("function %q is disabled here because it reads files; parse the job file on your own machine (job run -output) and send the result", name)
+			return cty.NilType, errdefs.PermissionDeniedf("function %q is disabled here because it reads files; save the job file on your own machine, or parse it there (job run -output) and send the result", name)
 		},
 	})
 }

@@ -22,7 +22,7 @@ import (
 func jobPlan() spec {
 	return spec{
 		usage: "job plan [options] <path>", synopsis: "Shows what registering a job would change, without registering it",
-		help: "Exit codes: 0 if no allocations would be created or destroyed, 1 if some would be,\n255 on an error.",
+		help: "The path may be - for standard input, or an http or https URL.\n\nExit codes: 0 if no allocations would be created or destroyed, 1 if some would be,\n255 on an error.",
 		min:  1, max: 1, failCode: exitPlanError, takes: takesFiles, template: true,
 		setup: func(fs *flag.FlagSet) run {
 			f := &jobFile{}
@@ -38,7 +38,7 @@ func jobPlan() spec {
 			)
 			fs.Var(counts, "count", "Plans with another count of a group, as GROUP=N. May be given several times.")
 			return func(ctx context.Context, s *session, args []string) error {
-				draft, _, err := f.load(args[0], s)
+				draft, _, err := f.load(ctx, args[0], s)
 				if err != nil {
 					return err
 				}

@@ -15,7 +15,7 @@ import (
 func jobRun() spec {
 	return spec{
 		usage: "job run [options] <path>", synopsis: "Registers a job, or a new version of it, and monitors its roll-out",
-		help: "With the path - the job is read from standard input.\n\nExit codes: 0 if the job is placed and healthy, 1 on an error or a failed deployment,\n2 if some allocations could not be placed.",
+		help: "With the path - the job is read from standard input. An http or https URL is downloaded;\nfile functions of such a job file are off.\n\nExit codes: 0 if the job is placed and healthy, 1 on an error or a failed deployment,\n2 if some allocations could not be placed.",
 		min:  1, max: 1, takes: takesFiles,
 		setup: func(fs *flag.FlagSet) run {
 			f := &jobFile{}
@@ -32,7 +32,7 @@ func jobRun() spec {
 			)
 			refuse(fs, false, "the namespace is that of the consul blocks of the job", "consul-namespace")
 			return func(ctx context.Context, s *session, args []string) error {
-				draft, submission, err := f.load(args[0], s)
+				draft, submission, err := f.load(ctx, args[0], s)
 				if err != nil {
 					return err
 				}

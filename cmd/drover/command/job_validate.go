@@ -16,11 +16,12 @@ import (
 func jobValidate() spec {
 	return spec{
 		usage: "job validate [options] <path>", synopsis: "Checks a job file without registering it", min: 1, max: 1, takes: takesFiles,
+		help: "The path may be - for standard input, or an http or https URL.",
 		setup: func(fs *flag.FlagSet) run {
 			f := &jobFile{}
 			f.declare(fs)
 			return func(ctx context.Context, s *session, args []string) error {
-				draft, _, err := f.load(args[0], s)
+				draft, _, err := f.load(ctx, args[0], s)
 				if err != nil {
 					return err
 				}

@@ -4,11 +4,13 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -32,9 +34,16 @@ func (f *jobFile) declare(fs *flag.FlagSet) {
 	refuse(fs, false, "there is no Vault integration", "vault-namespace")
 }
 
-// load reads the job file at path; "-" is standard input.
-func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmission, error) {
-	src, err := readFile(path, s.In)
+// load reads the job file at path, which may be a URL; "-" is standard input. A file of
+// another machine reads no files of this one.
+func (f *jobFile) load(ctx context.Context, path string, s *session) (*jobspec.Draft, *model.JobSubmission, error) {
+	var src []byte
+	var err error
+	if isURL(path) {
+		src, err = download(ctx, path)
+	} else {
+		src, err = readFile(path, s.In)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,7 +54,7 @@ func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmi
 		}
 		return draft, &model.JobSubmission{Source: string(src), Format: "json"}, nil
 	}
-	opts := jobspec.Options{Filename: fileName(path), Vars: map[string]string{}, Env: s.Env, IgnoreUndeclared: !f.strict, AllowFS: true, BaseDir: filepath.Dir(path)}
+	opts := jobspec.Options{Filename: fileName(path), Vars: map[string]string{}, Env: s.Env, IgnoreUndeclared: !f.strict, AllowFS: !isURL(path), BaseDir: filepath.Dir(path)}
 	if path == "-" {
 		opts.BaseDir = "."
 	}
@@ -73,22 +82,14 @@ func (f *jobFile) load(path string, s *session) (*jobspec.Draft, *model.JobSubmi
 }
 
 // fileName is the name of the file at path in messages.
-func fileName(path string) string {
-	if path == "-" {
+func fileName(at string) string {
+	if at == "-" {
 		return "stdin"
 	}
-	return filepath.Base(path)
-}
-
-func readFile(path string, stdin io.Reader) ([]byte, error) {
-	if path == "-" {
-		return io.ReadAll(io.LimitReader(stdin, 16<<20))
+	if u, err := url.Parse(at); err == nil && isURL(at) {
+		return path.Base(u.Path) // a query may be secret
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the job file: %w", err)
-	}
-	return b, nil
+	return filepath.Base(at)
 }
 
 // encode returns the draft as JSON for the API. Namespace and region come from the

@@ -99,11 +99,8 @@ func (s *session) apiBody(data, method string) (string, error) {
 	if data != "" || s.InTerminal || method == "" || slices.Contains([]string{"GET", "HEAD", "DELETE"}, strings.ToUpper(method)) {
 		return data, nil
 	}
-	b, err := io.ReadAll(io.LimitReader(s.In, maxBody))
-	if err != nil {
-		return "", fmt.Errorf("cannot read the body: %w", err)
-	}
-	return string(b), nil
+	b, err := readUpTo(maxBody, s.In, "the body")
+	return string(b), err
 }
 
 func (s *session) sendAPI(ctx context.Context, req *client.Request) error {

@@ -81,6 +81,7 @@ func nameOf(source string) string {
 	return strings.TrimSuffix(base, ".exe")
 }
 
+// isURL reports whether source is on a web server.
 func isURL(source string) bool {
 	return strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://")
 }

@@ -30,7 +30,7 @@ func pluginRun() spec {
 			fs.StringVar(&opts.Task, "task", "", "Name of the task to run.")
 			lines := fs.Bool("json-events", false, "Prints one JSON object per event: Time, Kind, Text.")
 			return func(ctx context.Context, s *session, args []string) error {
-				draft, _, err := f.load(args[1], s)
+				draft, _, err := f.load(ctx, args[1], s)
 				if err != nil {
 					return err
 				}
