@@ -140,7 +140,7 @@ func TestABodyThatHoldsTooMuchIsRefusedBeforeItIsBuilt(t *testing.T) {
 		`{"Job":[` + strings.Repeat(`{},`, 100_001) + `{}]}`:  "holds more than 100000 objects and lists",
 		`{"Job":[` + strings.Repeat(`0,`, 2_000_001) + `0]}`:  "2000000 values",
 		strings.Repeat(`[`, 200) + strings.Repeat(`]`, 200):   "nested more than 128 levels",
-		`{"Job":{"ID":"a"},"Submission":{"Source":["a",{}]}}`: "cannot unmarshal",
+		`{"Job":{"ID":"a"},"Submission":{"Source":["a",{}]}}`: "Submission.Source must be text, not a list",
 	} {
 		req, err := http.NewRequest("PUT", web.URL+"/v1/jobs", strings.NewReader(body))
 		if err != nil {
@@ -154,6 +154,32 @@ func TestABodyThatHoldsTooMuchIsRefusedBeforeItIsBuilt(t *testing.T) {
 		r.Body.Close()
 		if r.StatusCode < 400 || r.StatusCode >= 500 || !strings.Contains(string(text), want) {
 			t.Errorf("%.40s: %d %.200s", body, r.StatusCode, text)
+		}
+	}
+}
+
+func TestAWrongTypeInABodyIsNamedWithoutGoTypes(t *testing.T) {
+	web := serve(t, &fakeBackend{view: &fakeView{index: 3}})
+	for _, c := range []struct{ path, body, want string }{
+		{"/v1/jobs", `{"Job":{"ID":"a"},"JobModifyIndex":"7"}`, "JobModifyIndex must be a whole number, not text"},
+		{"/v1/jobs", `[]`, "the document must be an object, not a list"},
+		{"/v1/job/a/scale", `{"Count":"3"}`, "Count must be a whole number, not text"},
+		{"/v1/job/a/plan", `{"Job":{"ID":7}}`, "Job.ID must be text, not 7"},
+		{"/v1/namespace/a", `{"Meta":{"k":1}}`, `Meta["k"] must be text, not 1`},
+		{"/v1/node/b/drain", `{"DrainSpec":{"Deadline":"1h","IgnoreSystemJobs":"no"}}`, "DrainSpec."},
+	} {
+		req, err := http.NewRequest("PUT", web.URL+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(r.Body)
+		r.Body.Close()
+		if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), c.want) || strings.Contains(string(text), "Go ") {
+			t.Errorf("%s %s: %d %.200s", c.path, c.body, r.StatusCode, text)
 		}
 	}
 }

@@ -35,12 +35,12 @@ func (s *Server) execAlloc(w http.ResponseWriter, r *http.Request) (any, error) 
 	req := &ExecRequest{AllocID: r.PathValue("id"), Task: p.get("task"), Action: p.get("action"), JobID: p.get("job"), User: p.get("user"), Dir: p.get("dir")}
 	if env := p.get("env"); env != "" {
 		if err := json.Unmarshal([]byte(env), &req.Env); err != nil {
-			return nil, fail(http.StatusBadRequest, "failed to parse env, which is a JSON object of strings: "+err.Error())
+			return nil, fail(http.StatusBadRequest, "failed to parse env, which is a JSON object of strings: "+model.WrongType(err, []byte(env), &req.Env, "env").Error())
 		}
 	}
 	if c := p.get("command"); c != "" {
 		if err := json.Unmarshal([]byte(c), &req.Cmd); err != nil {
-			return nil, fail(http.StatusBadRequest, "failed to parse command: "+err.Error())
+			return nil, fail(http.StatusBadRequest, "failed to parse command: "+model.WrongType(err, []byte(c), &req.Cmd, "command").Error())
 		}
 	}
 	if len(req.Cmd) == 0 && req.Action == "" {

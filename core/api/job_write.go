@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/drover-project/drover/core/model"
 )
 
 // missing reports whether a JSON value is absent or null.
@@ -111,7 +113,7 @@ func notePolicyOverride(r *http.Request, asked bool) {
 func sameJobID(job json.RawMessage, id string) error {
 	var j struct{ ID *string }
 	if err := json.Unmarshal(job, &j); err != nil {
-		return fail(http.StatusBadRequest, err.Error())
+		return fail(http.StatusBadRequest, model.WrongType(err, job, &j, "Job").Error())
 	}
 	switch {
 	case j.ID == nil || *j.ID == "":

@@ -79,7 +79,7 @@ func (s *Server) changeAgentPlugin(_ http.ResponseWriter, r *http.Request) (any,
 		change.Release.Digest, change.Release.Version = q.get("digest"), q.get("version")
 		if config := q.get("config"); config != "" {
 			if err := json.Unmarshal([]byte(config), &change.Release.Config); err != nil {
-				return nil, fail(http.StatusBadRequest, "the parameter config is not a JSON object: "+err.Error())
+				return nil, fail(http.StatusBadRequest, model.WrongType(err, []byte(config), &change.Release.Config, "the parameter config").Error())
 			}
 		}
 		body, change.Size = r.Body, max(r.ContentLength, 0)

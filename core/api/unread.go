@@ -19,7 +19,7 @@ import (
 func decodeOne(body []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if err := dec.Decode(v); err != nil {
-		return err
+		return model.WrongType(err, body, v, "")
 	}
 	if dec.More() {
 		return errors.New("the request body has more after its JSON value; send one value")

@@ -17,6 +17,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -111,7 +112,7 @@ func (c *Config) Merge(name string, src []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(c); err != nil {
-		return errdefs.InvalidArgumentf("%s: %s", name, readable(err))
+		return errdefs.InvalidArgumentf("%s: %s", name, readable(model.WrongType(err, text, c, "")))
 	}
 	if c.Dev {
 		// A development agent is always server and node, because files that are
@@ -126,7 +127,7 @@ func readable(err error) string {
 	if rest, ok := strings.CutPrefix(text, "json: unknown field "); ok {
 		return "unknown key " + rest + "; see docs/configuration.md for the keys"
 	}
-	return strings.Replace(text, "json: cannot unmarshal", "wrong type: got a", 1)
+	return text
 }
 
 func parseTree(name string, src []byte) (map[string]any, error) {

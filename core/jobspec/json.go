@@ -26,7 +26,7 @@ func ParseJSON(src []byte) (*Draft, error) {
 		return nil, errdefs.InvalidArgumentf("the job document has more than %d objects", maxObjects)
 	}
 	var envelope struct{ Job json.RawMessage }
-	if err := decodeJSON(src, &envelope); err != nil {
+	if err := decodeJSON(src, &envelope, ""); err != nil {
 		return nil, err
 	}
 	body := src
@@ -34,7 +34,7 @@ func ParseJSON(src []byte) (*Draft, error) {
 		body = envelope.Job
 	}
 	draft := &Draft{}
-	if err := decodeJSON(body, draft); err != nil {
+	if err := decodeJSON(body, draft, "Job"); err != nil {
 		return nil, err
 	}
 	if err := model.NoNulls("Job", draft); err != nil {
@@ -86,11 +86,11 @@ func ParseJSONFile(src []byte, filename string) (*Draft, error) {
 	return draft, err
 }
 
-// decodeJSON decodes exactly one document.
-func decodeJSON(src []byte, into any) error {
+// decodeJSON decodes exactly one document, which errors call name.
+func decodeJSON(src []byte, into any, name string) error {
 	dec := json.NewDecoder(bytes.NewReader(src))
 	if err := dec.Decode(into); err != nil {
-		return errdefs.New(errdefs.InvalidArgument, err)
+		return errdefs.New(errdefs.InvalidArgument, model.WrongType(err, src, into, name))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errdefs.InvalidArgumentf("the job document is followed by more text; send one document")

@@ -162,7 +162,7 @@ func (s *session) namespaceOf(ctx context.Context, input string, asJSON bool) (*
 	}
 	n := &model.Namespace{}
 	if err := json.Unmarshal(src, n); err != nil {
-		return nil, fmt.Errorf("%s is not a namespace in JSON: %w", input, err)
+		return nil, fmt.Errorf("%s is not a namespace in JSON: %w", input, model.WrongType(err, src, n, ""))
 	}
 	return n, nil
 }

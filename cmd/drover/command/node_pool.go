@@ -207,7 +207,7 @@ func nodePoolApply() spec {
 				if *asJSON {
 					pools = []*model.NodePool{{}}
 					if err := json.Unmarshal(src, pools[0]); err != nil {
-						return fmt.Errorf("%s is not a node pool in JSON: %w", args[0], err)
+						return fmt.Errorf("%s is not a node pool in JSON: %w", args[0], model.WrongType(err, src, pools[0], ""))
 					}
 				} else if pools, err = jobspec.ParseNodePools(src, args[0]); err != nil {
 					return err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -301,7 +302,7 @@ func parseVariable(src []byte, name, form string) (*client.Variable, error) {
 	v := &client.Variable{}
 	if form == "json" {
 		if err := json.Unmarshal(src, v); err != nil {
-			return nil, fmt.Errorf("%s is not a variable in JSON: %w", name, err)
+			return nil, fmt.Errorf("%s is not a variable in JSON: %w", name, model.WrongType(err, src, v, ""))
 		}
 		return v, nil
 	}
