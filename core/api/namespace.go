@@ -71,7 +71,7 @@ func (s *Server) putNamespace(w http.ResponseWriter, r *http.Request) (any, erro
 		note(r, "VaultConfiguration is not acted on: jobs get no tokens of Vault")
 	}
 	if ns.ConsulConfiguration != nil {
-		note(r, "ConsulConfiguration is not acted on: services are not registered in Consul")
+		note(r, "ConsulConfiguration is not acted on: services and tasks of the namespace may use every Consul cluster that nodes reach")
 	}
 	index, err := s.backend.UpsertNamespace(r.Context(), &ns)
 	if err != nil {

@@ -252,7 +252,7 @@ func TestFieldsOfABodyThatNobodyReadsAreNamedOrRefused(t *testing.T) {
 		{"PUT /v1/operator/scheduler/configuration", `{"NodeLimitForFeasibilityChecks":9}`, 0, "NodeLimitForFeasibilityChecks is not acted on: every feasible node is looked at"},
 		{"PUT /v1/namespace", `{"Name":"a","Quota":"small"}`, 400, `the quota "small" of namespace "a" cannot be kept: there are no quotas yet, so its jobs could use everything; remove it`},
 		{"PUT /v1/namespace", `{"Name":"a","Quota":"","VaultConfiguration":{"Default":"v"},"ConsulConfiguration":{}}`, 0,
-			"VaultConfiguration is not acted on: jobs get no tokens of Vault; ConsulConfiguration is not acted on: services are not registered in Consul"},
+			"VaultConfiguration is not acted on: jobs get no tokens of Vault; ConsulConfiguration is not acted on: services and tasks of the namespace may use every Consul cluster that nodes reach"},
 	} {
 		method, target, _ := strings.Cut(c.request, " ")
 		rec := call(t, h, method, target, c.body, func(string) {})
