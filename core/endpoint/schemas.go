@@ -133,7 +133,7 @@ func memoryMaxIgnored(view *state.View, job *model.Job) (warnings []string) {
 // unknownProviders returns warnings for services whose provider is a registry that no node
 // reaches: the name may be misspelt, or a node with it may still come.
 func unknownProviders(view *state.View, job *model.Job) (warnings []string) {
-	known := map[string]bool{"": true, "nomad": true, "consul": true}
+	known := map[string]bool{"": true, "nomad": true}
 	for _, g := range job.TaskGroups {
 		services := slices.Clone(g.Services)
 		for _, t := range g.Tasks {
@@ -144,9 +144,14 @@ func unknownProviders(view *state.View, job *model.Job) (warnings []string) {
 				continue
 			}
 			known[s.Provider] = true
-			if !offered(view, s.Provider) {
-				warnings = append(warnings, fmt.Sprintf("no node of the cluster reaches a registry %q, the provider of service %q of group %q, so the group is not placed until one does", s.Provider, s.Name, g.Name))
+			if offered(view, s.Provider) {
+				continue
 			}
+			cure := ""
+			if s.Provider == "consul" { // the default, which most people did not choose
+				cure = `: give nodes a consul block (docs/consul.md), or write provider = "nomad"`
+			}
+			warnings = append(warnings, fmt.Sprintf("no node of the cluster reaches a registry %q, the provider of service %q of group %q, so the group is not placed until one does%s", s.Provider, s.Name, g.Name, cure))
 		}
 	}
 	return warnings

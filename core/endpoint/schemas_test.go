@@ -245,6 +245,36 @@ func TestAProviderThatNoNodeReachesIsAWarning(t *testing.T) {
 	}
 }
 
+func TestAServiceOfConsulIsAWarningWhereNoNodeReachesConsul(t *testing.T) {
+	s := newServer(t)
+	const warning = `no node of the cluster reaches a registry "consul", the provider of service "web" of group "g", so the group is not placed until one does: give nodes a consul block (docs/consul.md), or write provider = "nomad"`
+	validated := func(provider string) string {
+		t.Helper()
+		job := strings.Replace(string(withConfig(`{"command":"x"}`, "")), `"Count":1`, `"Count":1,"Services":[{"Name":"web"`+provider+`}]`, 1)
+		v, err := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: json.RawMessage(job)})
+		if err != nil || v.Error != "" {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		return v.Warnings
+	}
+	node := &model.Node{ID: "n1", Datacenter: "dc1", Status: model.NodeStatusReady}
+	s.propose(&fsm.RegisterNode{Node: node})
+	for _, provider := range []string{``, `,"Provider":"consul"`} { // it is the default
+		if got := validated(provider); !strings.Contains(got, warning) {
+			t.Errorf("%q: %s", provider, got)
+		}
+	}
+	if got := validated(`,"Provider":"nomad"`); strings.Contains(got, "reaches a registry") {
+		t.Errorf("of provider nomad: %s", got)
+	}
+	able := *node
+	able.Attributes = map[string]string{"consul.version": "1.20.0"}
+	s.propose(&fsm.RegisterNode{Node: &able})
+	if got := validated(""); strings.Contains(got, "reaches a registry") {
+		t.Errorf("though a node reaches it: %s", got)
+	}
+}
+
 func TestAJobWithManyProblemsIsAnsweredInAFewWords(t *testing.T) {
 	s := newServer(t)
 	s.node("n1", "dc1", rawExec(t, 1))
