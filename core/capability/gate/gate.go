@@ -24,13 +24,20 @@ type Log struct {
 // levels that they announce.
 func New(node *consensus.Node, store *state.Store, servers func() ([]capability.Server, error)) Log {
 	level := func() int { return store.View().Level() }
-	return Log{node, propose.Gate{Level: level, Refuse: func(need int) error {
+	refuse := func(need int) error {
 		all, err := servers()
 		if err != nil {
 			return err
 		}
 		return capability.Refuse(need, level(), all)
-	}}}
+	}
+	full := func() error {
+		if !node.IsLeader() { // the leader raises the level
+			return nil
+		}
+		return node.ReadOnly()
+	}
+	return Log{node, propose.Gate{Level: level, Refuse: refuse, CannotRaise: full}}
 }
 
 // Propose proposes a command that every server can read; otherwise it returns the error
