@@ -42,7 +42,7 @@ func (p KeyPair) String() string { return p.Value }
 type HealthService struct {
 	ID, Name, Address string
 	Port              int
-	Tags              []string
+	Tags              Tags
 	ServiceMeta       map[string]string
 	Node, NodeAddress string
 	NodeDatacenter    string

@@ -167,7 +167,8 @@ func loop(bounds ...any) ([]int64, error) {
 	return out, nil
 }
 
-// pairs returns the keys and values of the items of a variable or of a map of strings.
+// pairs returns the keys and values of the items of a variable, of keys of a registry or of a
+// map of strings.
 func pairs(v any) (map[string]any, error) {
 	switch v := v.(type) {
 	case nil:
@@ -190,6 +191,12 @@ func pairs(v any) (map[string]any, error) {
 		out := make(map[string]any, len(v))
 		for _, i := range v {
 			out[i.Key] = i.Value
+		}
+		return out, nil
+	case []KeyPair:
+		out := make(map[string]any, len(v))
+		for _, p := range v {
+			out[p.Key] = p.Value
 		}
 		return out, nil
 	}
@@ -251,11 +258,18 @@ func merge(below, above map[string]any, override bool) map[string]any {
 	return out
 }
 
-// byKey groups by the first part of keys with slashes.
+// byKey groups by the first part of keys with slashes. Keys of a registry stay what they are,
+// with the rest as their key.
 func byKey(v any) (map[string]map[string]any, error) {
 	flat, err := pairs(v)
 	if err != nil {
 		return nil, fmt.Errorf("byKey: %w", err)
+	}
+	if list, ok := v.([]KeyPair); ok {
+		for _, p := range list {
+			_, rest, _ := strings.Cut(p.Key, "/")
+			flat[p.Key] = KeyPair{Path: p.Path, Key: rest, Value: p.Value}
+		}
 	}
 	out := map[string]map[string]any{}
 	for key, value := range flat {
@@ -271,18 +285,23 @@ func byKey(v any) (map[string]map[string]any, error) {
 // byTag groups services, or summaries of services, by each of their tags.
 func byTag(v any) (map[string][]any, error) {
 	out := map[string][]any{}
+	add := func(tags Tags, service any) {
+		for _, tag := range tags {
+			out[tag] = append(out[tag], service)
+		}
+	}
 	switch v := v.(type) {
 	case []Service:
 		for _, s := range v {
-			for _, tag := range s.Tags {
-				out[tag] = append(out[tag], s)
-			}
+			add(s.Tags, s)
+		}
+	case []HealthService:
+		for _, s := range v {
+			add(s.Tags, s)
 		}
 	case []ServiceSummary:
 		for _, s := range v {
-			for _, tag := range s.Tags {
-				out[tag] = append(out[tag], s)
-			}
+			add(s.Tags, s)
 		}
 	default:
 		return nil, errdefs.InvalidArgumentf("byTag: a value of type %T is not a list of services", v)
@@ -290,10 +309,20 @@ func byTag(v any) (map[string][]any, error) {
 	return out, nil
 }
 
-func byPort(services []Service) map[int][]Service {
-	out := map[int][]Service{}
-	for _, s := range services {
-		out[s.Port] = append(out[s.Port], s)
+// byPort groups services by their port.
+func byPort(v any) (map[int][]any, error) {
+	out := map[int][]any{}
+	switch v := v.(type) {
+	case []Service:
+		for _, s := range v {
+			out[s.Port] = append(out[s.Port], s)
+		}
+	case []HealthService:
+		for _, s := range v {
+			out[s.Port] = append(out[s.Port], s)
+		}
+	default:
+		return nil, errdefs.InvalidArgumentf("byPort: a value of type %T is not a list of services", v)
 	}
-	return out
+	return out, nil
 }

@@ -38,6 +38,9 @@ func (i VariableItem) V() string { return i.Value }
 // Metadata returns the metadata of the variable that the item is of.
 func (i VariableItem) Metadata() VariableMeta { return i.Parent }
 
+// Contains reports whether tag is one of the tags.
+func (t Tags) Contains(tag string) bool { return slices.Contains(t, tag) }
+
 // Node is the id of the node: the reference's language has it under this name.
 func (s Service) Node() string { return s.NodeID }
 

@@ -124,7 +124,7 @@ type Service struct {
 	NodeID, JobID, AllocID          string
 	Address                         string
 	Port                            int
-	Tags                            []string
+	Tags                            Tags
 	Meta                            map[string]string
 	CreateIndex, ModifyIndex        uint64
 }
@@ -132,5 +132,8 @@ type Service struct {
 // ServiceSummary is a service without its instances.
 type ServiceSummary struct {
 	Name string
-	Tags []string
+	Tags Tags
 }
+
+// Tags are the tags of a service.
+type Tags []string

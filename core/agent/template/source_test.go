@@ -33,7 +33,7 @@ func cluster() *source {
 	keys := []template.KeyPair{{Path: "app/"}, {Path: "app/color", Value: "red"}, {Path: "app/db/host", Value: "h"}}
 	s.answer(template.Query{Kind: template.KindKey, Name: "app/color"}, template.Answer{Found: true, Keys: keys[1:2]})
 	s.answer(template.Query{Kind: template.KindKeys, Name: "app/"}, template.Answer{Keys: keys})
-	web := []template.HealthService{{ID: "1", Name: "web", Address: "10.0.0.1", Port: 80, Status: "passing"}, {ID: "2", Name: "web", Address: "10.0.0.2", Port: 81, Status: "critical"}}
+	web := []template.HealthService{{ID: "1", Name: "web", Address: "10.0.0.1", Port: 80, Status: "passing", Tags: []string{"blue"}}, {ID: "2", Name: "web", Address: "10.0.0.2", Port: 81, Status: "critical"}}
 	s.answer(template.Query{Kind: template.KindConsulService, Name: "web", Tag: "blue"}, template.Answer{Instances: web[:1]})
 	s.answer(template.Query{Kind: template.KindConsulService, Name: "web", Unhealthy: true}, template.Answer{Instances: web})
 	s.answer(template.Query{Kind: template.KindConsulServices}, template.Answer{Services: []template.ServiceSummary{{Name: "web", Tags: []string{"blue"}}}})
@@ -42,19 +42,23 @@ func cluster() *source {
 
 func TestVariablesAndServicesReadAsInTheReference(t *testing.T) {
 	for data, want := range map[string]string{
-		`{{ key "app/color" }} {{ keyOrDefault "app/none" "d" }} {{ keyExists "app/color" }}{{ keyExists "app/none" }}`:                                         "red d truefalse",
-		`{{ range ls "app" }}{{ .Key }}={{ .Value }};{{ end }}{{ range safeTree "app/" }}{{ .Path }} {{ .Key }}={{ . }};{{ end }}`:                              "color=red;app/color color=red;app/db/host db/host=h;",
-		`{{ range service "blue.web" }}{{ .Address }}:{{ .Port }} {{ end }}{{ range service "web|critical" }}{{ .ID }}{{ end }}{{ len (service "web" "any") }}`: "10.0.0.1:80 22",
-		`{{ range services }}{{ .Name }} {{ .Tags }}{{ end }}`:                                                                                                  "web [blue]",
-		`{{ with nomadVar "nomad/jobs/web" }}{{ .user }}:{{ .pw }}{{ end }}`:                                                                                    "u:p",
-		`{{ range $k, $v := nomadVar "nomad/jobs/web" }}{{ $k }}={{ $v }} {{ end }}`:                                                                            "a/b=1 a/c=2 pw=p user=u ",
-		`{{ with nomadVar "nomad/jobs/web" }}{{ range .Tuples }}{{ .Key }}={{ .Value }} {{ end }}{{ .Keys }}{{ .Values }}{{ .Metadata.Path }}{{ end }}`:         "a/b=1 a/c=2 pw=p user=u [a/b a/c pw user][1 2 p u]nomad/jobs/web",
-		`{{ with nomadVar "nomad/jobs/web" }}{{ range .Tuples }}{{ .K }}={{ .V }} {{ end }}{{ end }}{{ (nomadVar "nomad/jobs/web").user.Metadata.Path }}`:       "a/b=1 a/c=2 pw=p user=u nomad/jobs/web",
-		`{{ range nomadService 1 "k" "db" }}{{ .Node }}={{ .NodeID }}{{ end }}`:                                                                                 "n1=n1",
-		`{{ nomadVar "nomad/jobs/web" | toJSON }}`:                                                                                                              `{"a/b":"1","a/c":"2","pw":"p","user":"u"}`,
-		`{{ (nomadVar "nomad/jobs/web" | explode).a | toYAML }}`:                                                                                                "b: \"1\"\nc: \"2\"",
-		`{{ range $k, $p := nomadVar "nomad/jobs/web" | byKey }}{{ if eq $k "a" }}{{ $p.c }}{{ end }}{{ end }}`:                                                 "2",
-		`{{ (nomadVar "x@other.eu").k }}`: "far",
+		`{{ key "app/color" }} {{ keyOrDefault "app/none" "d" }} {{ keyExists "app/color" }}{{ keyExists "app/none" }}`:                                                                                  "red d truefalse",
+		`{{ range ls "app" }}{{ .Key }}={{ .Value }};{{ end }}{{ range safeTree "app/" }}{{ .Path }} {{ .Key }}={{ . }};{{ end }}`:                                                                       "color=red;app/color color=red;app/db/host db/host=h;",
+		`{{ range service "blue.web" }}{{ .Address }}:{{ .Port }} {{ end }}{{ range service "web|critical" }}{{ .ID }}{{ end }}{{ len (service "web" "any") }}`:                                          "10.0.0.1:80 22",
+		`{{ (tree "app" | explode).db.host }}{{ tree "app" | explode | toJSON }}`:                                                                                                                        `h{"color":"red","db":{"host":"h"}}`,
+		`{{ range $top, $pairs := tree "app" | byKey }}{{ $top }}:{{ range $pairs }}{{ .Key }}={{ .Value }},{{ end }}{{ end }}{{ (index (tree "app" | byKey) "db").host }}`:                              "color:=red,db:host=h,h",
+		`{{ range $tag, $s := service "blue.web" | byTag }}{{ $tag }}={{ range $s }}{{ .Address }}{{ end }}{{ end }}{{ range $p, $s := service "web|critical" | byPort }}{{ $p }}={{ len $s }}{{ end }}`: "blue=10.0.0.181=1",
+		`{{ range service "blue.web" }}{{ if .Tags.Contains "blue" }}{{ .ID }}{{ end }}{{ end }}{{ range nomadService "db" }}{{ if .Tags.Contains "t1" }}{{ .ID }}{{ end }}{{ end }}`:                    "1_1_4_7",
+		`{{ range services }}{{ .Name }} {{ .Tags }}{{ end }}`:                                                                                                                                           "web [blue]",
+		`{{ with nomadVar "nomad/jobs/web" }}{{ .user }}:{{ .pw }}{{ end }}`:                                                                                                                             "u:p",
+		`{{ range $k, $v := nomadVar "nomad/jobs/web" }}{{ $k }}={{ $v }} {{ end }}`:                                                                                                                     "a/b=1 a/c=2 pw=p user=u ",
+		`{{ with nomadVar "nomad/jobs/web" }}{{ range .Tuples }}{{ .Key }}={{ .Value }} {{ end }}{{ .Keys }}{{ .Values }}{{ .Metadata.Path }}{{ end }}`:                                                  "a/b=1 a/c=2 pw=p user=u [a/b a/c pw user][1 2 p u]nomad/jobs/web",
+		`{{ with nomadVar "nomad/jobs/web" }}{{ range .Tuples }}{{ .K }}={{ .V }} {{ end }}{{ end }}{{ (nomadVar "nomad/jobs/web").user.Metadata.Path }}`:                                                "a/b=1 a/c=2 pw=p user=u nomad/jobs/web",
+		`{{ range nomadService 1 "k" "db" }}{{ .Node }}={{ .NodeID }}{{ end }}`:                                                                                                                          "n1=n1",
+		`{{ nomadVar "nomad/jobs/web" | toJSON }}`:                                                                       `{"a/b":"1","a/c":"2","pw":"p","user":"u"}`,
+		`{{ (nomadVar "nomad/jobs/web" | explode).a | toYAML }}`:                                                         "b: \"1\"\nc: \"2\"",
+		`{{ range $k, $p := nomadVar "nomad/jobs/web" | byKey }}{{ if eq $k "a" }}{{ $p.c }}{{ end }}{{ end }}`:          "2",
+		`{{ (nomadVar "x@other.eu").k }}`:                                                                                "far",
 		`{{ if nomadVarExists "nope" }}y{{ else }}n{{ end }}{{ nomadVarExists "nomad/jobs/web" }}`:                       "ntrue",
 		`{{ range nomadVarList "nomad/jobs" }}{{ .Path }}@{{ .Namespace }}/{{ .ModifyIndex }} {{ . }};{{ end }}`:         "nomad/jobs/a@default/7 nomad/jobs/a;nomad/jobs/b@default/0 nomad/jobs/b;",
 		`{{ len nomadVarList }}{{ len (nomadVarListSafe "nomad/jobs") }}{{ len (nomadVarList "none") }}`:                 "220",
