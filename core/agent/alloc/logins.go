@@ -61,8 +61,8 @@ func (r *Runner) Logins() (out []logins.Login) {
 	return out
 }
 
-// logIn logs the task in at Consul if it has an identity for that, and waits while servers or
-// Consul are away.
+// logIn logs the task in at Consul if the task has an identity for that. It retries while the
+// servers or Consul cannot be reached.
 func (p *preparation) logIn(ctx context.Context) error {
 	l, ok := TaskLogin(p.id, p.group, p.task)
 	if !ok {
@@ -98,7 +98,7 @@ func (p *preparation) logIn(ctx context.Context) error {
 	return nil
 }
 
-// keepCredential remembers the secret of a task's login. It returns false if that is known.
+// keepCredential remembers the secret of a task's login, and reports whether it is a new one.
 func (r *Runner) keepCredential(name, secret string) bool {
 	r.mu.Lock()
 	t := &r.tasks[name].tokens

@@ -228,8 +228,8 @@ func (r *Runner) Stop() {
 	r.settle(&effects{})
 }
 
-// StopAfter is how long the alloc may run on a node that has lost its servers; 0 is
-// without a limit.
+// StopAfter is how long the alloc may run on a node that has lost its servers; 0 means no
+// limit.
 func (r *Runner) StopAfter() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

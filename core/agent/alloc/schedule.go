@@ -57,7 +57,8 @@ func (t *taskRun) giveUp(list []task.Effect) []task.Effect {
 	})
 }
 
-// scheduled returns the tasks with a schedule, all or the named one.
+// scheduled returns the names of the tasks that have a schedule: of all tasks, or only of the
+// named one.
 func (r *Runner) scheduled(name string) ([]string, error) {
 	names, err := r.pick(name)
 	if err != nil {

@@ -51,8 +51,8 @@ func clientStatus(states map[string]task.State, g group.State) (status, descript
 // tearsDown reports whether a group is being torn down.
 func tearsDown(g group.State) bool { return g.Phase == group.TearDown || g.Phase == group.Lingering }
 
-// lingers says why an alloc whose tasks have ended has not ended itself; "" if that is not
-// known, or the tasks have not ended.
+// lingers says why an alloc lives on after its tasks have ended. It returns "" while tasks
+// run, and as long as no teardown has failed.
 func lingers(g group.State) string {
 	step := g.Current()
 	if step == nil || !tearsDown(g) || g.TearFailed == 0 {

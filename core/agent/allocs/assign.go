@@ -139,7 +139,7 @@ func (s *Set) run(x *model.Allocation) {
 			s.tell(r)
 		}
 	case x.ClientTerminalStatus():
-		// It has ended here before and was collected since.
+		// It ended here earlier, and its runner has been removed since.
 	case x.ServerTerminalStatus():
 		s.cfg.Updates.Put(neverRan(x, model.AllocClientStatusComplete, "The allocation was stopped before it was started"), false)
 	case unknown: // it ran here: starting it again would do its work twice

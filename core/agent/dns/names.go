@@ -27,25 +27,25 @@ type Instance struct {
 // Answer is what a Source knows of a service.
 type Answer struct {
 	Instances []Instance
-	Index     uint64 // changes when the instances do; at least 1
+	Index     uint64 // at least 1; another one whenever Instances has changed
 }
 
 // Source knows the instances of services.
 type Source interface {
-	// Instances returns those of a service. With since, the Index of the last answer, it
-	// waits until there is another, for as long as wait.
+	// Instances returns the instances of a service. If since, the Index of the last answer,
+	// is still current, it waits for a change, but no longer than wait.
 	Instances(ctx context.Context, namespace, service string, since uint64, wait time.Duration) (Answer, error)
 }
 
 const (
-	// maxNames is how many services are followed at the same time. The one that was not
-	// asked for the longest makes room.
+	// maxNames is how many services are followed at the same time. For another one, makeRoom
+	// ends following one of them.
 	maxNames = 2000
 	// keepName is how long a service is followed after the last question, and keepNone how
 	// long if it has no instances.
 	keepName, keepNone = 5 * time.Minute, 10 * time.Second
-	// freshNames is how many questions of a second may be about services that are not followed
-	// yet, each of which costs the servers a request, and freshBurst how many at once.
+	// freshNames is how many questions per second may be about services that are not followed
+	// yet, and freshBurst how many at once. Each of them costs the servers a request.
 	freshNames, freshBurst = 100, 500
 	// follow is the longest time for which a request waits for a change, and fetchGrace how
 	// much longer it may take.
@@ -73,7 +73,7 @@ type name struct {
 	cancel context.CancelFunc
 	ready  chan struct{} // closed after the first answer, or its failure
 
-	// The lock of names guards the rest.
+	// names.mu guards the fields below.
 	answer Answer
 	err    error // of the first request
 	used   time.Time
@@ -127,8 +127,8 @@ func (n *names) follow(k serviceKey) (*name, error) {
 	return made, nil
 }
 
-// makeRoom ends following the service that nobody asked for the longest; one without
-// instances goes first.
+// makeRoom ends following one service: of those without instances, or else of all, the one
+// with the oldest last question.
 func (n *names) makeRoom() {
 	var oldest serviceKey
 	var victim *name
@@ -157,8 +157,8 @@ func (n *names) forget(k serviceKey, which *name) {
 	}
 }
 
-// run follows a service until nobody asks for it any more. While servers cannot be reached
-// the last answer stays.
+// run follows a service until nobody asks for it any more. While the servers cannot be
+// reached, lookup goes on returning their last answer.
 func (n *names) run(ctx context.Context, k serviceKey, which *name) {
 	defer panics.Handle(func(p *panics.Panic) { n.warn(k.service, errdefs.Internalf("panic: %v", p.Value)) })
 	var since uint64

@@ -35,7 +35,7 @@ const (
 type Config struct {
 	Domain string // such as service.drover
 	Port   int
-	TTL    time.Duration // of answers about services
+	TTL    time.Duration // how long clients may keep answers about services
 	// Recursors are the resolvers for other questions: addresses with ports, and absolute
 	// paths of files like /etc/resolv.conf. Without any, other questions are refused.
 	Recursors []string

@@ -29,7 +29,7 @@ func topology(root string, cores int) *model.Topology {
 	sockets := map[uint16]uint8{}
 	of := map[uint16]uint8{} // the NUMA node of each core
 	for _, n := range nodes {
-		if n > 255 { // the reference's form has 8 bits
+		if n > 255 { // in the reference's API, the number of a node has 8 bits
 			return single(cores)
 		}
 		t.Nodes = append(t.Nodes, uint8(n))

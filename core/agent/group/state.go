@@ -40,7 +40,7 @@ const (
 	StepPreparing Status = "preparing" // begun: it may be prepared in part
 	StepPrepared  Status = "prepared"
 	StepTornDown  Status = "torn down"
-	StepAbandoned Status = "abandoned" // its teardown has failed for good; never of one that insists
+	StepAbandoned Status = "abandoned" // its teardown has failed for good; a step that insists is never abandoned
 )
 
 // StepSpec describes a step.
@@ -74,7 +74,7 @@ func (s StepState) Holds() bool {
 // as JSON. Step never modifies what an earlier State refers to.
 type State struct {
 	Phase Phase
-	Steps []StepState `json:",omitempty"` // in the order of their preparation
+	Steps []StepState `json:",omitempty"` // in the order in which they are prepared
 
 	// Try is the number of the current or last try of any step. Answers carry it, so
 	// that late ones are ignored.

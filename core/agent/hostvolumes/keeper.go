@@ -43,19 +43,19 @@ type Config struct {
 	PluginDir string // executables that are plugins
 	NodeID    string
 	NodePool  string
-	// Static reports whether the agent's configuration has a host volume of a name.
+	// Static reports whether the agent's configuration has a host volume with the name.
 	Static func(name string) bool
 	Store  Store
 	Logger hclog.Logger
 	Limits Limits
 }
 
-// Limits are the times that plugins have. Zero values are the defaults.
+// Limits are time limits of plugins, and pauses of the Keeper. Zero means the default.
 type Limits struct {
-	Fingerprint time.Duration // 5 s
-	Change      time.Duration // 60 s, for create and delete
-	Look        time.Duration // 30 s, between two looks at the directory of plugins
-	Again       time.Duration // 10 s, before a volume that could not be restored is tried again
+	Fingerprint time.Duration // limit of a fingerprint; default 5 s
+	Change      time.Duration // limit of a create or delete; default 60 s
+	Look        time.Duration // pause between two looks at the directory of plugins; default 30 s
+	Again       time.Duration // pause before a volume that could not be restored is tried again; default 10 s
 }
 
 func (l *Limits) setDefaults() {
@@ -248,7 +248,7 @@ func (k *Keeper) Create(ctx context.Context, v *model.HostVolume) (Made, error) 
 	if err != nil {
 		return Made{}, err
 	}
-	if before == nil { // durable before anything is made
+	if before == nil { // recorded first, so that a crash leaves nothing that no record names
 		if err := k.write(ctx, v.ID, &record{Volume: v, Phase: phaseCreating}); err != nil {
 			return Made{}, err
 		}

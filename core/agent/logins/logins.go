@@ -64,7 +64,7 @@ type Login struct {
 // TaskID is the ID of the login of a task.
 func TaskID(allocID, task string) string { return "task/" + allocID + "/" + task }
 
-// held is a credential with the times at which it ends and is replaced; zero times are never.
+// held is a credential. It ends at Until and is replaced at Renew; a zero time means never.
 type held struct {
 	registry.Credential
 	Until, Renew time.Time
@@ -77,14 +77,14 @@ type Keeper struct {
 	books map[Place]*book
 }
 
-// book has the credentials of a place.
+// book holds the credentials of one place.
 type book struct {
 	key string
 
 	mu     sync.Mutex
 	loaded bool
 	held   map[string]held          // by the ids of logins
-	turns  map[string]chan struct{} // logins under way; closed at their ends
+	turns  map[string]chan struct{} // by the id of a login that is in progress; closed when it ends
 }
 
 // New makes a keeper.

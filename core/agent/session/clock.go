@@ -43,8 +43,8 @@ func (c *clock) compare(servers, sent, answered time.Time) (ahead time.Duration,
 	return ahead, c.off != was
 }
 
-// compareClocks tells the operator, once, that the clock of this machine is wrong, and that
-// it is right again.
+// compareClocks tells the operator once when the clock of this machine has become wrong, and
+// once when it is right again.
 func (s *Session) compareClocks(servers, sent, answered time.Time) {
 	ahead, changed := s.clock.compare(servers, sent.Round(0), answered.Round(0)) // wall clocks
 	if !changed {

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-project/drover/core/telemetry"
 )
 
-// AllocOptions says which metrics of allocs are told and how.
+// AllocOptions says which metrics of allocs are published, and with which labels.
 type AllocOptions struct {
 	// Metadata adds a task's meta as labels: all, or only the keys of MetadataKeys.
 	Metadata     bool

@@ -43,7 +43,7 @@ func NewTasks(interval time.Duration, onRestart func(string, func()) func(), log
 	return &Tasks{interval: interval, log: log, onRestart: onRestart, feeds: map[string]*taskFeed{}}
 }
 
-// Close ends it.
+// Close closes all feeds. Later calls find no samples.
 func (t *Tasks) Close() {
 	t.mu.Lock()
 	t.closed = true

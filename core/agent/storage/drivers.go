@@ -117,25 +117,26 @@ func (p part) name() string {
 	return fileName(p.id)
 }
 
-// slot is a part of a driver with the tasks that can serve it. The first one does; when it
-// ends, the next takes over.
+// slot is a part of a driver with the tasks that can serve it. The first task serves it; when
+// that task ends, the next one takes over.
 type slot struct {
 	part    part
 	drivers []*running
 	wake    chan struct{} // capacity 1: drivers has changed
 }
 
-// running is a task that runs. What changes of it belongs to the goroutine of its slot.
+// running is a running task of a driver. Only the goroutine of its slot uses the fields that
+// change.
 type running struct {
 	Driver
-	since    time.Time // when it became the one that serves; zero before
+	since    time.Time // when it began to serve the slot; zero before
 	healthy  bool      // now
-	troubled bool      // an event says that it is not healthy
-	given    bool      // up: it has not become healthy in time
+	troubled bool      // the last event about its health says that it is not healthy
+	given    bool      // given up: it did not become healthy in time, so its task was failed
 }
 
-// Begin says that the task of a driver runs, until end is called. gone then says that the
-// task has ended, and not only the agent.
+// Begin records that the task of a driver runs. The caller must call end when it does not run
+// any more: with gone if the task has ended, without if only the agent ends.
 func (k *Keeper) Begin(d Driver) (end func(gone bool)) {
 	p := part{id: d.Plugin.ID, controller: !publishes(d.Plugin)}
 	r := &running{Driver: d}

@@ -64,13 +64,13 @@ type Config struct {
 	Limits Limits
 }
 
-// Limits are times. Zero values are the defaults.
+// Limits are time limits and pauses of a Keeper. Zero means the default.
 type Limits struct {
-	Start time.Duration // 30 s, for a try to start an instance of the adapter
-	Again time.Duration // 2 s, before that is tried again
-	Sweep time.Duration // 1 min, between two looks for what belongs to no alloc
-	Retry time.Duration // 200 ms, before a call is repeated whose plugin is away; doubles up to 5 s
-	Gone  time.Duration // 5 min, until the node unmounts what a plugin has left that is gone
+	Start time.Duration // limit of one try to start an instance of the adapter; default 30 s
+	Again time.Duration // pause before the next such try; default 2 s
+	Sweep time.Duration // pause between two searches for volumes that belong to no alloc; default 1 min
+	Retry time.Duration // pause before a call to a plugin that is away is repeated, doubled each time up to 5 s; default 200 ms
+	Gone  time.Duration // how long a plugin must be gone before the node itself unmounts what it left; default 5 min
 }
 
 func (l *Limits) setDefaults() {

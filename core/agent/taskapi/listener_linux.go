@@ -19,7 +19,7 @@ import (
 
 // Listener accepts connections on the sockets of tasks.
 type Listener struct {
-	poll  *os.File // an epoll instance, which the runtime waits for as for any file
+	poll  *os.File // an epoll instance; the Go runtime polls it as it polls any other file
 	conns chan net.Conn
 	over  chan struct{} // closed by Close
 	done  chan struct{} // closed when nothing is accepted any more
