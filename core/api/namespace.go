@@ -64,7 +64,7 @@ func (s *Server) putNamespace(w http.ResponseWriter, r *http.Request) (any, erro
 	if name := r.PathValue("name"); name != "" && ns.Name != name {
 		return nil, fail(http.StatusBadRequest, "Namespace name does not match request path")
 	}
-	if ns.Quota != "" { // whoever sets a limit relies on it
+	if ns.Quota != "" { // refused, because whoever sets a limit relies on it
 		return nil, fail(http.StatusBadRequest, fmt.Sprintf("the quota %q of namespace %q cannot be kept: there are no quotas yet, so its jobs could use everything; remove it", ns.Quota, ns.Name))
 	}
 	if ns.VaultConfiguration != nil {

@@ -30,7 +30,7 @@ const (
 	anyVerb = "ANY" // every method, even an unknown one
 )
 
-// Capabilities that are no permission for something in a namespace.
+// What a row may need instead of a capability in a namespace.
 const (
 	anonymous  = "anonymous"  // no token is needed
 	management = "management" // only a management token will do

@@ -54,9 +54,9 @@ func (c *Client) networkKeys() map[string]map[string]any {
 	return out
 }
 
-// AddNetworkKeys adds the keys about networks to the config of their plugins, unless that
-// config has them: the plugin's own block takes precedence. It changes the map of plugins,
-// but no config in it.
+// AddNetworkKeys adds the keys about networks to the configs of the network plugins. A key
+// that the plugin's own block sets takes precedence. It replaces configs in the map, but
+// changes none of them.
 func (c *Client) AddNetworkKeys(configs map[string]map[string]any) {
 	for plugin, keys := range c.networkKeys() {
 		maps.Copy(keys, configs[plugin])

@@ -20,8 +20,8 @@ type PluginLimits struct {
 // because the reference rejects unknown blocks.
 const pluginOption = "plugin."
 
-// PluginLimits returns the limits by the name of a plugin's file, or "*" for all
-// others, and lists invalid values.
+// PluginLimits returns the limits by the name of the plugin's file; those under "*" apply to
+// plugins without limits of their own. problems describes invalid values.
 func (c *Client) PluginLimits() (limits map[string]PluginLimits, problems []string) {
 	limits = map[string]PluginLimits{}
 	for key, text := range c.Options {

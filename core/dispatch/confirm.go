@@ -33,8 +33,8 @@ func (d *Dispatcher) vouch(ctx context.Context) (view *state.View, confirmed boo
 }
 
 // abreast returns a state that is at least as new as the index and as everything that the
-// node has seen from any server. If the leader confirms that there is no such state, or no
-// leader answers, abreast returns the newest state.
+// node has seen from any server. If the leader says that there is no such state, or if no
+// leader answers, abreast returns the newest state of this server.
 func (d *Dispatcher) abreast(ctx context.Context, id rpc.Identity, index uint64) *state.View {
 	view := d.cfg.Store.View()
 	if view.Index() < max(id.Seen.Index, index) {

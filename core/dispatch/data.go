@@ -89,7 +89,7 @@ func (m *move) await(ctx context.Context, take func(*rpc.DataPiece) error) (*mod
 			stop()
 			return nil, err
 		}
-		select { // check a state that changes often only every few seconds
+		select { // even after a change comes a pause, because the state may change all the time
 		case <-ctx.Done():
 			stop()
 			return nil, ctx.Err()

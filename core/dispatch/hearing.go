@@ -77,8 +77,8 @@ func (h *hearing) forget(nodeID string) {
 	delete(h.left, nodeID)
 }
 
-// excuse counts all nodes as heard now, because this server was suspended and their
-// heartbeats wait to be read.
+// excuse treats all nodes as heard just now. After this server was suspended, their heartbeats
+// may have arrived without having been read yet.
 func (h *hearing) excuse(now time.Time) {
 	for _, n := range h.nodes {
 		n.at = now

@@ -138,8 +138,8 @@ func (d *Dispatcher) silent(now time.Time) []string {
 	return d.roll.silent(now)
 }
 
-// settle removes nodes that are down or no longer exist, and schedules another check
-// for nodes that may reconnect.
+// settle removes those of the nodes that are down or no longer exist, and schedules another
+// check of those that may reconnect.
 func (d *Dispatcher) settle(ids []string, now time.Time) {
 	view := d.cfg.Store.View()
 	d.mu.Lock()
@@ -150,7 +150,7 @@ func (d *Dispatcher) settle(ids []string, now time.Time) {
 	for _, id := range ids {
 		node := view.NodeByID(id)
 		switch p := d.roll.nodes[id]; {
-		case p == nil || !p.silentAt(now): // it was heard of meanwhile
+		case p == nil || !p.silentAt(now): // a heartbeat has come in the meantime
 		case node == nil || node.Status == model.NodeStatusDown:
 			d.roll.forget(id)
 		default:

@@ -192,8 +192,8 @@ func (d *Dispatcher) pushAll(ctx context.Context, nodeID string, s *session, pus
 	}
 }
 
-// enter makes a session the current one of its node. The leader learns of it even if it
-// knows of a newer one, because it may have given the node up.
+// enter makes a session the current one of its node. The leader is told of it even if it knows
+// of a newer session, because it may have given the node up since.
 func (d *Dispatcher) enter(id rpc.Identity, s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,7 +201,7 @@ func (d *Dispatcher) enter(id rpc.Identity, s *session) {
 		old.end(errdefs.Abortedf("another session of node %q took the place of this one", id.NodeID))
 	}
 	d.sessions[id.NodeID] = s
-	if d.hearing.nodes[id.NodeID] != nil { // otherwise its next heartbeat is forwarded: see Beat
+	if d.hearing.nodes[id.NodeID] != nil { // if not, Beat forwards the node's next heartbeat to the leader
 		d.hearing.heard(heardAs(id), d.cfg.Now())
 		d.hearing.tell(id.NodeID)
 		d.hurry()

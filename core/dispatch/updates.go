@@ -40,7 +40,7 @@ func (d *Dispatcher) UpdateAllocs(ctx context.Context, id rpc.Identity, reports 
 	return d.leader.UpdateAllocs(ctx, id, reports)
 }
 
-// UpdateAllocs implements Leader: it commits the news in the reports of a ready node.
+// UpdateAllocs implements Leader: it commits what is new in the reports of a ready node.
 func (l leading) UpdateAllocs(ctx context.Context, id rpc.Identity, reports []*model.AllocReport) (rpc.UpdateAnswer, error) {
 	d := l.d
 	view := d.cfg.Store.View()

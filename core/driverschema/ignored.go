@@ -97,8 +97,9 @@ func (n *notes) ofGroup() {
 	last.Task = ""
 }
 
-// withoutSignals ignores kill_signal: a driver without SendSignals may still use that
-// signal to stop a task. One that does not lists it in Ignores.
+// withoutSignals notes fields that need signals. It says nothing about kill_signal, because a
+// driver without SendSignals may still use that signal to stop a task; one that does not
+// lists kill_signal in Ignores.
 func (n *notes) withoutSignals(t *model.Task) {
 	for i, tmpl := range t.Templates {
 		if tmpl.ChangeMode == "signal" {

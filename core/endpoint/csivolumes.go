@@ -85,8 +85,8 @@ func (e *Endpoint) RegisterCSIVolume(ctx context.Context, v *model.CSIVolume, se
 	return e.putCSIVolume(ctx, v, old == nil)
 }
 
-// unconfirmed says why a volume cannot be registered; for one that the storage system does not
-// have in the reference's words.
+// unconfirmed says why a volume cannot be registered. If the storage system does not have the
+// volume, it uses the words of the reference.
 func unconfirmed(externalID string, cause error) error {
 	if errdefs.IsNotFound(cause) {
 		return fmt.Errorf("controller validate volume: CSI.ControllerValidateVolume: volume %q could not be found: %w", externalID, cause)
@@ -94,8 +94,8 @@ func unconfirmed(externalID string, cause error) error {
 	return fmt.Errorf("controller validate volume: volume %q cannot be registered: %w", externalID, cause)
 }
 
-// admitCSIVolume checks a request, and returns the volume of its id, nil if there is none,
-// and the driver.
+// admitCSIVolume checks a request for a volume. It returns the existing volume with its id
+// (nil if there is none) and the driver.
 func (e *Endpoint) admitCSIVolume(view *state.View, v *model.CSIVolume, secrets model.VolumeSecrets, register bool) (*model.CSIVolume, *model.CSIPlugin, error) {
 	v.State, v.Attachments, v.SecretsKeyID, v.SealedSecrets = "", nil, "", nil
 	v.Name = cmp.Or(v.Name, v.ID)

@@ -35,10 +35,10 @@ func (f *FSM) Snapshot() (Snapshot, error) {
 
 type snapshot struct{ view *state.View }
 
-// magic begins a snapshot. The byte after it is the format, with the meaning of the first
-// byte of an entry: in format 2 the cluster's level, the index of the state and the
-// release that raised the level follow. They will be at this place in all later formats,
-// so that an older server can say what it needs.
+// magic begins a snapshot. The next byte is the format; its values mean the same as in the
+// first byte of an entry. In format 2, the cluster's level, the index of the state and the
+// release that raised the level follow. All later formats will have these at the same place,
+// so that an older server can say which release it needs.
 const magic = "DROVERS"
 
 // maxRelease is the maximum length of the name of a release in a snapshot.

@@ -17,8 +17,9 @@ type CSIInfo struct {
 	UpdateTime        time.Time // when Healthy changed
 	Provider          string    // name of the driver, in its own words
 	ProviderVersion   string
-	// RequiresControllerPlugin means that the driver has a controller's part, and
-	// RequiresTopologies that it matters from where a volume is used.
+	// RequiresControllerPlugin means that the driver has a controller's part.
+	// RequiresTopologies means that some nodes may be unable to use a volume because of where
+	// they are.
 	RequiresControllerPlugin bool
 	RequiresTopologies       bool
 	ControllerInfo           *CSIControllerInfo `json:",omitempty"`

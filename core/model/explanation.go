@@ -11,8 +11,8 @@ type Explanation struct {
 	Groups []*GroupExplanation
 }
 
-// GroupExplanation says where one more alloc of a group could run, beside what runs and what
-// is placed next, and why not on other nodes.
+// GroupExplanation says which nodes could run one more alloc of a group, in addition to what
+// they run and to what is placed next, and why the others could not.
 type GroupExplanation struct {
 	Group   string
 	Missing int // allocs for which there is no place
@@ -20,8 +20,8 @@ type GroupExplanation struct {
 	Nodes   int // nodes of the cluster
 	Open    int // those of them that could take one more alloc
 	Classes []*ClassExplanation
-	// Best are the open nodes with the highest scores, best first, Refused nodes that come
-	// closest to being open. Neither is complete on large clusters.
+	// Best are the open nodes with the highest scores, best first. Refused are the other nodes
+	// that come closest to being open. On large clusters, neither list is complete.
 	Best     []*NodeExplanation
 	Refused  []*NodeExplanation
 	Remedies []*Remedy

@@ -28,7 +28,8 @@ type NodeKind struct {
 	alone      string // id of a node without a ComputedClass, which is a kind of its own
 }
 
-// NewFleet returns the fleet of nodes that are ordered by id. It takes ownership of the list.
+// NewFleet returns a fleet of the nodes, which must be ordered by id. It takes ownership of
+// the list.
 func NewFleet(nodes []*Node) *Fleet {
 	f := &Fleet{Nodes: nodes, Capacity: make([]NodeUse, len(nodes)), Kind: make([]int32, len(nodes)), byKind: map[NodeKind]int32{}}
 	for row, n := range nodes {

@@ -31,8 +31,8 @@ type PreemptionConfig struct {
 	ServiceSchedulerEnabled  bool
 }
 
-// PreemptionDelta is the least difference between the priorities of a job and of another
-// job whose allocs it may preempt.
+// PreemptionDelta is how much lower the priority of a job must be at least, for another job to
+// preempt its allocs.
 const PreemptionDelta = 10
 
 // DescPreempted begins the desired description of a preempted alloc; the id of the alloc

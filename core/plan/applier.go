@@ -164,7 +164,8 @@ func (a *Applier) verify(reqs []*request, flying *group) *group {
 	}
 }
 
-// tryVerify verifies all plans, until one panics.
+// tryVerify verifies all plans. If that panics, it returns the panic as an error, with the
+// request at fault; that is nil if the panic came from a plan in flight.
 func (a *Applier) tryVerify(reqs []*request, flying *group) (g *group, at *request, panicked error) {
 	defer panics.Handle(func(p *panics.Panic) { panicked = lookPanicked(p) })
 	o := newOverlay(a.view())

@@ -39,8 +39,8 @@ type Need struct {
 
 	// NoRoom means that room is of no use: the evaluation waits only for dependencies.
 	NoRoom bool
-	// On are the jobs on whose allocs it depends, and Until is when it is tried again even if
-	// they do not change; zero: never.
+	// On are the jobs on whose allocs it depends. Until is when it is tried again even if
+	// they do not change; zero means never.
 	On    []model.JobKey
 	Until time.Time
 }

@@ -21,8 +21,8 @@ import (
 // and asks it to move to another server.
 const ReasonLeave = "try_another_server"
 
-// leaveFor is how long a client does not return to a server that it has left, so that it
-// connects to another one.
+// leaveFor is how long a client avoids a server that it has left, so that it connects to
+// another one.
 const leaveFor = 2 * time.Second
 
 // Mover is a Servers with a choice of servers.

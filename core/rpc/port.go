@@ -123,7 +123,7 @@ func (p *Port) accept() {
 	}
 }
 
-// pause waits a little, so that an accept that fails at once is not repeated at once.
+// pause waits a little, so that an accept that keeps failing does not keep a processor busy.
 func pause(ctx context.Context) {
 	t := time.NewTimer(50 * time.Millisecond)
 	defer t.Stop()

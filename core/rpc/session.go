@@ -183,9 +183,9 @@ type Assignments struct {
 	// ClusterID, TermID and Index are the position of the message in the cluster's
 	// history.
 	ClusterID, TermID string
-	// Lost is set in a full, Confirmed set if the servers' history lacks what this
-	// node has seen (an older copy of their data was restored). Allocs that are
-	// missing from the set must then not be stopped.
+	// Lost means that the servers' history lacks something that this node has seen, because
+	// an older copy of their data was restored. The node must then not stop allocs that are
+	// missing from Set. Only a Full and Confirmed message can have it.
 	Lost bool
 	Set  []Assignment
 	// Gone are allocs that the servers have removed.

@@ -51,8 +51,9 @@ func (e *evictions) jobOf(a *model.Allocation) *victimJob {
 	return v
 }
 
-// needs returns the jobs on which this one depends, also by way of others. They never give way
-// to it, however important it is: it would take away what it has waited for.
+// needs returns the jobs on which this one depends, directly or through other jobs. Their
+// allocs are never preempted for it, whatever its priority, because it cannot run without
+// them.
 func (e *evictions) needs() map[string]bool {
 	if e.first != nil {
 		return e.first

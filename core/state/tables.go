@@ -44,7 +44,7 @@ type tableKind interface {
 	head() *heading
 	start(t *tables)                             // puts an empty table into t
 	publish(into, writer, before *tables)        // sets what readers get after a commit
-	rollback(into, writer, before *tables)       // restores the writer's table to its state when before was published
+	rollback(into, writer, before *tables)       // restores the writer's table as it was when before was published
 	len(t *tables) int                           // number of rows; -1 if the table has no rows of its own
 	save(s *saver, t *tables)                    // writes its records
 	loads() map[byte]func(*loader, []byte) error // functions that read its records, by kind

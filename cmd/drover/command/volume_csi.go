@@ -213,8 +213,8 @@ func (s *session) describeCSI(v *api.CSIVolume, short bool) {
 	s.describeHolders(v.Allocations)
 }
 
-// describeHolders tells what nodes say of allocs that hold a volume and do not use it, such as
-// why it cannot be taken back from one whose tasks have ended.
+// describeHolders prints the nodes' descriptions of allocs with the volume that do not simply
+// run, such as why an alloc whose tasks have ended still has the volume.
 func (s *session) describeHolders(all []*model.AllocListStub) {
 	for _, a := range all {
 		if a.ClientDescription != "" && a.ClientDescription != usual {
@@ -223,10 +223,10 @@ func (s *session) describeHolders(all []*model.AllocListStub) {
 	}
 }
 
-// usual is what nodes say of an alloc of which nothing is to be said.
+// usual is the description of an alloc that runs without problems.
 const usual = "Tasks are running"
 
-// describeAttachments tells which nodes have a volume, since when, and what is wrong.
+// describeAttachments prints which nodes have a volume, since when, and what is wrong.
 func (s *session) describeAttachments(all map[string]*model.CSIAttachment) {
 	if len(all) == 0 {
 		return

@@ -23,9 +23,9 @@ const (
 	// idle. An agent without work allocates 0.3 to 0.8 MB (measured) for heartbeats and
 	// plugin polls.
 	restAllocates = 2 << 20
-	// restShare is the share of the live heap that may be allocated as well, up to restMost:
-	// thousands of idle nodes send heartbeats, and what is left of their arrival would fill as
-	// much memory as they do.
+	// restShare raises that number to this share of the live heap, but not above restMost.
+	// Thousands of idle nodes send heartbeats that allocate more than restAllocates; if their
+	// server never counted as idle, it would keep the garbage of their arrival.
 	restShare = 8
 	restMost  = 32 << 20
 	// restKeeps is the free memory in bytes for which a collection is not worth its
@@ -45,9 +45,9 @@ type heapSample struct {
 	live      uint64 // live at the last collection
 }
 
-// rest decides when to collect. Without work no collection runs that would lower the heap
-// goal.
-type rest struct{ owed int } // collections since the last work that are still to come
+// rest decides when to collect. The runtime alone would collect late, because it waits until
+// the heap has grown, and the heap of an idle agent hardly grows.
+type rest struct{ owed int } // how many collections are still to be made after the last work
 
 // releaseAtRest returns memory to the system when the agent becomes idle, until ctx ends:
 // free memory, of which the runtime itself returns only what is above its next heap goal,

@@ -147,8 +147,8 @@ func (t *Tokens) read(view *state.View, text, kind string, now time.Time) (*clai
 	return &c, err
 }
 
-// Admit decides whether an unknown node may register with the token that it shows.
-// PermissionDenied: it may not.
+// Admit returns PermissionDenied if an unknown node may not register with the token that it
+// shows.
 func (t *Tokens) Admit(view *state.View, node *model.Node, now time.Time) error {
 	if t.cfg.Enforcement == None {
 		return nil

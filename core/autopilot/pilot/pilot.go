@@ -94,7 +94,7 @@ type Pilot struct {
 	handedOver time.Time
 }
 
-// New returns a Pilot. It knows no other server before Find.
+// New returns a Pilot. It knows no other servers until Find is called.
 func New(cfg Config) *Pilot {
 	p := &Pilot{cfg: cfg}
 	p.reset()

@@ -15,20 +15,21 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Step is a call to the controller of a driver that brings a volume nearer to what its allocs
-// need.
+// Step is one call to the controller of a driver. It attaches a volume to a node that needs
+// it, or detaches it from a node that does not.
 type Step struct {
-	Attachment *model.CSIAttachment // as it is, or as it is to be
+	Attachment *model.CSIAttachment // to detach: the present one; to attach: the new one
 	Detach     bool                 // otherwise attach
-	// Release means that the node is in reach and must first end what it has of the volume.
+	// Release means that the node can be reached and must first unmount the volume.
 	Release bool
 }
 
-// Next returns what is to be done first for a volume, nil if there is nothing now, and when
-// to ask again. It is pure.
+// Next returns the next step for a volume and when to ask again. The step is nil if nothing
+// can be done now. It is pure.
 //
-// An attachment stays while an alloc of the node may use it, and is detached otherwise. What
-// it depends on is state alone, so a call that was lost with a server is made again.
+// A volume stays attached to a node while an alloc there may use it, and is detached
+// otherwise. Next decides this from the state alone, so if a server dies during a call, the
+// next leader makes the call again.
 func Next(v *state.View, vol *model.CSIVolume, now time.Time) (step *Step, wake time.Time) {
 	holders := v.CSIVolumeHolders(vol.Namespace, vol.ID)
 	if len(holders) == 0 && len(vol.Attachments) == 0 {
@@ -64,8 +65,8 @@ func earlier(at time.Time, ns int64) time.Time {
 	return at
 }
 
-// wantedBy returns how the volume is to be attached, by node: as the allocs need it that
-// nothing excludes.
+// wantedBy returns how the volume should be attached to each node: as its allocs need it that
+// no other use of the volume excludes.
 func wantedBy(v *state.View, vol *model.CSIVolume, holders []*model.Allocation) map[string]model.CSIUse {
 	wanted := map[string]model.CSIUse{}
 	for _, a := range holders {

@@ -190,8 +190,9 @@ func (c *Checker) checkRest(t *model.NodeTraits) string {
 	return ""
 }
 
-// checkMode checks that the node can give the group the network, and that the drivers can
-// put their tasks into it. What a driver does not say of itself is left to the start.
+// checkMode checks that the node can make the group's network, and that the drivers can put
+// their tasks into it. A driver that does not say which networks it can join passes; if it
+// cannot, the start of the task fails.
 func (c *Checker) checkMode(mode string, t *model.NodeTraits) string {
 	if mode == "" || mode == "host" {
 		return ""

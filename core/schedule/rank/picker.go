@@ -30,10 +30,10 @@ type Picker struct {
 	o      Options
 	marks  []uint8 // by row
 	cells  []cell
-	values []int32 // of all cells, one cell after the other: one per spread
+	values []int32 // the spread values of each cell, one cell after the other: see value
 	cellOf []int32 // by row
 	leafOf []int32 // by row
-	rows   []int32 // of all cells, one cell after the other
+	rows   []int32 // the rows of each cell, one cell after the other
 	parts  []uint8 // by row: index of its tree in the cell
 	trees  [partsMax + 1]tree
 	by     []valueIndex // by spread
@@ -61,18 +61,18 @@ type explanation struct {
 	parts                               map[string]float64
 }
 
-// cell is the rows with the same values of all spreads. Its trees are parts of those of the
-// picker.
+// cell is the rows that have the same value in every spread. Each of its trees is a part of a
+// tree of the picker.
 type cell struct {
 	rows   []int32
-	at     int   // where its trees begin, in leaves
-	leaves int   // of each tree, a power of two
-	grown  uint8 // which of its trees are in use, as bits
+	at     int   // number of its first leaf in each of the picker's trees
+	leaves int   // number of leaves of each of its trees, a power of two
+	grown  uint8 // bit n is set if its tree n is in use
 }
 
 // valueIndex finds the cells with a value of a spread.
 type valueIndex struct {
-	from  []int32 // by value plus one: where its cells begin; the next number is where they end
+	from  []int32 // the cells of value v are cells[from[v+1]:from[v+2]]
 	cells []int32
 }
 
