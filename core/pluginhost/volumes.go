@@ -34,8 +34,8 @@ type VolumeInstance struct {
 var instanceNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Volumes returns the newest fingerprint of every storage plugin, by name, and a channel that
-// is closed when they have changed, as Fingerprints does. A plugin that rests has the one of
-// before.
+// is closed when they have changed, as Fingerprints does. A plugin whose process was ended
+// because nobody needed it keeps its last fingerprint.
 func (h *Host) Volumes() ([]VolumeFingerprint, <-chan struct{}) {
 	return h.kinds.Volumes.Fingerprints()
 }
@@ -50,9 +50,10 @@ func (h *Host) WithVolume(ctx context.Context, name string, do func(context.Cont
 	return nil
 }
 
-// RunVolume runs an instance until EndVolume, and returns once it has been tried to start: its
-// fingerprint says whether it works. One that runs with another config is replaced; calls in
-// progress then fail as unavailable and are to be repeated. NotFound: there is no such plugin.
+// RunVolume runs an instance until EndVolume. It returns after the first try to start it; the
+// instance's fingerprint says whether it works. If the instance runs with another config, it is
+// replaced: calls in progress then fail as unavailable, and their callers must repeat them.
+// NotFound: there is no such plugin.
 func (h *Host) RunVolume(ctx context.Context, i VolumeInstance) error {
 	if !instanceNames.MatchString(i.Name) {
 		return errdefs.InvalidArgumentf("%.80q cannot be the name of a storage plugin: it has 1 to 64 characters, which are letters, digits, dots, dashes and underscores", i.Name)

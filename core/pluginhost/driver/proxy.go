@@ -55,8 +55,8 @@ type Proxy struct {
 // task is the proxy's record of one task.
 type task struct {
 	handle *Handle
-	// mu serializes recovery of the task; generation is the process in which it is
-	// known.
+	// mu serializes recovery of the task. generation is the number of the process that knows
+	// the task.
 	mu         sync.Mutex
 	generation uint64
 }

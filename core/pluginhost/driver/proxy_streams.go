@@ -83,7 +83,7 @@ func openIn[T any](ctx context.Context, p *Proxy, wait time.Duration, open opene
 	}}, nil
 }
 
-// follower is one joined stream.
+// follower joins the streams of one process after another into one stream.
 type follower[T any] struct {
 	proxy   *Proxy
 	overlap time.Duration
@@ -91,10 +91,10 @@ type follower[T any] struct {
 	open    opener[T]
 	out     chan T
 	now     *source[T] // nil while there is none
-	next    *source[T] // stream of the process that takes over; nil unless one does
-	until   time.Time  // when the next stream takes over even if it has delivered nothing
-	// held is a value that the reader has not taken yet, so that a slow reader does
-	// not keep an old process.
+	next    *source[T] // stream of the process that takes over; nil if none is taking over
+	until   time.Time  // when next takes over even if it has delivered nothing
+	// held has the value that the reader has not taken yet. While a slow reader lets it
+	// wait, the follower can still leave an old process.
 	held []T
 }
 

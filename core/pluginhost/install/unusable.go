@@ -48,7 +48,7 @@ func whyUnusable(path string) error {
 		if target, err := os.Readlink(path); err == nil {
 			return errdefs.FailedPreconditionf("%s is a link to %s, which does not exist; correct or remove it", path, target)
 		}
-		return nil // it has just gone
+		return nil // it was removed in the meantime
 	case err != nil:
 		return errdefs.FailedPreconditionf("%s cannot be looked at: %w", path, err)
 	case !info.Mode().IsRegular() || executable(info, path) || !isProgram(path):

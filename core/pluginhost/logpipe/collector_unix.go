@@ -46,7 +46,7 @@ func NewCollector(idle time.Duration) *Collector {
 	return &Collector{idle: idle, pipes: map[string]*copier{}, busy: make(chan struct{}, 1)}
 }
 
-// acceptPause is how long no client is accepted after one could not be.
+// acceptPause is the pause after a client could not be accepted.
 const acceptPause = 100 * time.Millisecond
 
 // requestLimit bounds one exchange with a client.
@@ -66,7 +66,7 @@ func (c *Collector) Serve(ctx context.Context, l net.Listener) error {
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			c.Close()
 			return nil
-		default: // such as no free descriptors; reading of attached FIFOs continues
+		default: // for example, no descriptor is free; attached FIFOs are still read
 			select {
 			case <-ctx.Done():
 			case <-time.After(acceptPause):

@@ -19,11 +19,11 @@ import (
 	registry "github.com/drover-project/drover/sdk/registry/v1"
 )
 
-// Registry is the registry consul.
+// Registry registers services with Consul.
 type Registry struct {
 	mu       sync.Mutex
 	clusters map[string]*cluster
-	changed  chan struct{} // closed and replaced with the clusters
+	changed  chan struct{} // closed, and replaced by a new one, whenever clusters is replaced
 }
 
 var (
@@ -90,7 +90,7 @@ func classified(ctx context.Context, what string, err error) error {
 	return errdefs.New(errdefs.Unavailable, err)
 }
 
-// refused reports whether Consul has refused one request, and would take others.
+// refused reports whether Consul rejected this request, so that others may still succeed.
 func refused(err error) bool {
 	var status consul.StatusError
 	return errors.As(err, &status) && status.Code >= 400 && status.Code < 500

@@ -116,7 +116,7 @@ func (w *wanted) size(source int64) (int64, error) {
 		return 0, status.Errorf(codes.OutOfRange, "a volume of at least %d and at most %d bytes cannot be made", w.least, w.most)
 	}
 	if w.kind == kindDirectory {
-		return max(w.least, source), nil // it is noted, and nothing enforces it
+		return max(w.least, source), nil // recorded only: nothing limits a directory
 	}
 	size := max(w.least, source, map[string]int64{"ext4": minExt4, "xfs": minXFS, "": minDevice}[w.fsType])
 	if w.least == 0 && source == 0 {

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Name and Version are those of the driver.
+// Name and Version identify the driver to its clients.
 const (
 	Name    = "local.csi.drover"
 	Version = "0.1.0"
@@ -34,12 +34,12 @@ const topologyKey = Name + "/node"
 
 // Config configures a driver.
 type Config struct {
-	Dir        string // of the volumes, an absolute path
+	Dir        string // absolute path of the directory of the volumes
 	NodeID     string
-	MaxVolumes int64 // in use on this node; 0 means no limit
+	MaxVolumes int64 // how many volumes this node may use at a time; 0 means no limit
 }
 
-// Driver is the driver.
+// Driver implements the services of CSI on the volumes of one directory.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer

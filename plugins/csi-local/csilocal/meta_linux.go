@@ -21,16 +21,16 @@ const (
 	kindDirectory = "directory" // a directory without a limit
 )
 
-// volumeMeta is what is stored about a volume, in its folder. It is not changed; a changed
-// one is a copy.
+// volumeMeta is what is stored about a volume, in its folder. It is never changed in place: a
+// change makes a copy.
 type volumeMeta struct {
 	ID       string
 	Name     string
 	Kind     string
 	FSType   string `json:",omitempty"` // of kind loop; "" is a block device
-	Capacity int64  // in bytes; of kind directory it is only noted
-	Snapshot string `json:",omitempty"` // with which it began
-	Volume   string `json:",omitempty"`
+	Capacity int64  // in bytes; not enforced for kind directory
+	Snapshot string `json:",omitempty"` // the snapshot from which it was made, if any
+	Volume   string `json:",omitempty"` // the volume from which it was made, if any
 	Created  time.Time
 }
 
@@ -141,7 +141,8 @@ func (d *Driver) makeWhole(place string, fill func(aside string) error) (err err
 	return syncDir(filepath.Dir(place))
 }
 
-// remove takes a folder from its place at once, and then removes what is in it.
+// remove first moves a folder away from its place, and then deletes it with its content: so
+// nobody ever finds a part of it there.
 func (d *Driver) remove(place string) error {
 	aside := filepath.Join(d.asideDir(), filepath.Base(place)+".gone")
 	if err := os.Rename(place, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {

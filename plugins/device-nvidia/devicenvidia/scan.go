@@ -161,10 +161,10 @@ func describeInstances(gpu nvml.Device, whole found) ([]found, error) {
 	return out, nil
 }
 
-// groups groups devices by name. An attribute that differs between devices of a group is
-// one of each device, because a group's attributes apply to all of its instances. The first
-// shares of all devices precede the second, because the scheduler takes the first
-// that are free: tasks are spread over the devices.
+// groups groups devices by name. A group's attributes apply to all of its instances, so an
+// attribute in which devices differ becomes an attribute of each instance. The list begins
+// with the first share of each device, then come the second shares and so on: the scheduler
+// takes the first free instances, and so spreads tasks over the devices.
 func (inv *inventory) groups(shares int) []device.Group {
 	var out []device.Group
 	for _, one := range inv.devices {

@@ -96,9 +96,10 @@ func (d *daemon) died(ctx context.Context, t *task) {
 		d.log.Warn("cannot inspect a container that has ended; will retry", "task_id", t.id, "error", err)
 	}
 	if t.result() == nil {
-		// The state is updated after the event, or the container was restarted.
+		// Either Docker has not updated the container's state yet, or the container was
+		// restarted.
 		time.AfterFunc(recheck, func() {
-			_ = t.settle(ctx) // settleAll repeats this
+			_ = t.settle(ctx) // if this fails, settleAll tries again
 		})
 	}
 }

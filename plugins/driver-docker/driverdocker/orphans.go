@@ -123,13 +123,14 @@ func (d *Driver) all() []*daemon {
 	return out
 }
 
-// removeOrphans removes containers that belong to this node by their labels but to
-// no task. They must be older than the grace period, and nobody must have asked for
-// them for as long, because the agent may not have recovered them yet.
+// removeOrphans removes containers that have the labels of this node but belong to no task.
+// The agent may not have recovered their tasks yet, so it removes only containers that are
+// older than the grace period and have been without a task for that long.
 func (d *Driver) removeOrphans(ctx context.Context, x *daemon, agent agentConfig, suspects map[string]time.Time) {
 	list, err := x.ours(ctx, d.owner)
 	if err != nil {
-		// While the daemon was unreachable, nobody could ask for a container.
+		// While the daemon cannot be reached, the agent cannot recover tasks, so this time does
+		// not count.
 		clear(suspects)
 		return
 	}

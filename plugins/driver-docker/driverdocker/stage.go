@@ -45,11 +45,10 @@ func checked(dir, rel string, create bool) (string, error) {
 	return filepath.Join(dir, rel), beneath(dir, rel, create)
 }
 
-// addBind mounts a source of the alloc's directory in the container. It uses a mount
-// if possible, because a mount fails if its source does not exist, for example
-// because the daemon runs in another mount namespace. Options such as a label
-// require a bind, for which the daemon would create an empty directory; see
-// stage.unseen.
+// addBind mounts a source of the alloc's directory in the container. It prefers a mount,
+// because a mount fails if the daemon does not find the source, for example in another mount
+// namespace. Options such as a label require a bind; for a bind the daemon would create an
+// empty directory instead, see stage.unseen.
 func addBind(host *container.HostConfig, from, target string, options []string) {
 	m := mount.Mount{Type: mount.TypeBind, Source: from, Target: target}
 	for _, option := range options {
@@ -68,7 +67,7 @@ func addBind(host *container.HostConfig, from, target string, options []string) 
 	host.Mounts = append(host.Mounts, m)
 }
 
-// stages manages the directories in which the sources of containers are mounted.
+// stages manages the directories below which the sources of a container's mounts are mounted.
 type stages struct {
 	dir string
 

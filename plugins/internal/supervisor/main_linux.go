@@ -61,7 +61,7 @@ func resetIgnoredByLibc() {
 		if errno != 0 || now.handler != ignore {
 			continue
 		}
-		// A failure leaves one signal ignored in tasks, which nobody sends.
+		// If this fails, tasks ignore one signal, which nobody sends anyway.
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, maskBytes, 0, 0)
 	}
 }

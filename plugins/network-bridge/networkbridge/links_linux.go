@@ -211,7 +211,7 @@ func detach(rec *record) error {
 	return nil
 }
 
-// deleted takes it for a success that there was nothing to delete.
+// deleted returns the error of a deletion, but nil if there was nothing to delete.
 func deleted(err error) error {
 	if missing(err) || errors.Is(err, unix.ENODEV) {
 		return nil
@@ -219,9 +219,9 @@ func deleted(err error) error {
 	return err
 }
 
-// remove removes the link and the namespace of an alloc. The kernel ends links together with
-// their namespace, and nobody has to wait for that: so the link is only cut off from the
-// bridge here. If a process keeps the namespace, both end with the process.
+// remove removes the namespace of an alloc, and with it the link. The kernel removes a link
+// together with its namespace, which takes a while, so remove only cuts the link off from the
+// bridge and does not wait. If a process still uses the namespace, both stay until it ends.
 func remove(rec *record) error {
 	if rec.Path != "" || !cutOff(rec) {
 		if err := detach(rec); err != nil {

@@ -17,7 +17,7 @@ type neighbour struct {
 	prefix netip.Prefix
 }
 
-// keyOf is the key of the configuration that has a subnet.
+// keyOf returns the key of the configuration that sets a subnet.
 func keyOf(subnet netip.Prefix) string {
 	if subnet.Addr().Is6() {
 		return "bridge_network_subnet_ipv6"
@@ -25,8 +25,9 @@ func keyOf(subnet netip.Prefix) string {
 	return "bridge_network_subnet"
 }
 
-// inTheWay says which other interface has an address in a subnet of the bridge: packets of the
-// machine to one of both would go to the other, and an alloc may get that very address.
+// inTheWay returns an error if another interface has an address in a subnet of the bridge. The
+// machine would then send packets for one of the two networks to the other, and an alloc could
+// get the address of that interface.
 func (s settings) inTheWay(all []neighbour) error {
 	for _, subnet := range s.subnets {
 		for _, n := range all {
@@ -39,8 +40,8 @@ func (s settings) inTheWay(all []neighbour) error {
 	return nil
 }
 
-// hides says which wider network of another interface contains a subnet of the bridge. That
-// works as long as nothing there has an address of the subnet. "" means none.
+// hides says which network of another interface contains a subnet of the bridge; "" means none.
+// The machine cannot reach the part of that network that has addresses of the subnet.
 func (s settings) hides(all []neighbour) string {
 	for _, subnet := range s.subnets {
 		for _, n := range all {
@@ -53,8 +54,8 @@ func (s settings) hides(all []neighbour) string {
 	return ""
 }
 
-// fits refuses the first call for an alloc while something is in the way. Allocs that have
-// their network keep it and have it repaired: they may work well enough.
+// fits refuses to make the network of a new alloc while something is in the way. The networks
+// of other allocs are still repaired, because they may work well enough.
 func (n *Network) fits(set settings, allocID string) error {
 	if old, err := n.store.Get(allocID); err != nil || old != nil {
 		return err

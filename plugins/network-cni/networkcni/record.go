@@ -123,7 +123,7 @@ func checkArg(key, value string) error {
 	return nil
 }
 
-// current returns an answer of the programs in the newest form.
+// current converts a result of the CNI programs to the newest version of the format.
 func current(r types.Result) (json.RawMessage, error) {
 	if r == nil {
 		return nil, errdefs.FailedPreconditionf("the programs have answered nothing")

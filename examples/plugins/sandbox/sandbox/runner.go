@@ -252,7 +252,7 @@ func born(pid int) string {
 	if len(fields) < 20 {
 		return ""
 	}
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without it, only the time is used
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // if it cannot be read, the start time has to do
 	return fields[19] + " " + strings.TrimSpace(string(boot))
 }
 

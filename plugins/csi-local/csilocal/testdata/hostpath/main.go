@@ -85,7 +85,8 @@ func (d driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeR
 	return d.Driver.NodePublishVolume(ctx, r)
 }
 
-// without removes what directories have not: a file system of their own and its options.
+// without removes what does not apply to directories: the type of a file system and its mount
+// options.
 func without(capabilities ...*csi.VolumeCapability) {
 	for _, c := range capabilities {
 		if m := c.GetMount(); m != nil {
