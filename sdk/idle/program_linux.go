@@ -15,9 +15,9 @@ import (
 // area is a part of this process's memory that holds a part of its program.
 type area struct{ begin, end uintptr }
 
-// releaseProgram unmaps the pages of the program's code and constants. The pages stay in the
-// system's cache of files, and whatever uses one has it mapped again. Four fifths of the
-// program are used only while it starts. It is a saving only, so errors are no matter.
+// releaseProgram unmaps the pages of the program's code and constants, of which four fifths are
+// used only while the program starts. The pages stay in the system's cache of files, and the
+// kernel maps a page again when it is used. It ignores errors, because it only saves memory.
 func releaseProgram() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {

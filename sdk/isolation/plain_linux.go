@@ -19,9 +19,9 @@ import (
 type Plain struct {
 	Path, Dir string
 	User      *User // nil means the caller's user
-	// Mounts are made in a mount namespace of the process's own, at paths that exist, so that
-	// nobody else sees them. With any, no program of the process gains rights by its file,
-	// since a mount could have replaced what such a program trusts. Propagation must not be
+	// Mounts are made at existing paths, in a mount namespace of the process's own, so that
+	// nobody else sees them. A process with mounts runs with no_new_privs: otherwise a mount
+	// could replace a file that a setuid program trusts. Propagation must not be
 	// bidirectional.
 	Mounts []Bind
 }

@@ -1,9 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package oneproc has a process run Go code on one thread at a time from its first
-// instructions on, as plugin.Serve does later: what two threads have allocated until then
-// keeps about 0.4 MiB for the life of the process. A plugin's main imports it for that alone:
+// Package oneproc makes a process run Go code on one thread at a time from its first
+// instructions on. plugin.Serve does the same, but later: if two threads allocate memory before
+// it, the process keeps about 0.4 MiB more for the rest of its life. The main package of a
+// plugin imports oneproc only for this effect:
 //
 //	import _ "github.com/drover-project/drover/sdk/plugin/oneproc"
 //

@@ -235,7 +235,7 @@ type SnapshotPage struct {
 	Next      string
 }
 
-// AttachRequest says which node shall have a volume, and how.
+// AttachRequest asks to attach a volume to a node.
 type AttachRequest struct {
 	ID       string
 	NodeID   string // Node.ID of its fingerprint
@@ -245,7 +245,7 @@ type AttachRequest struct {
 	Secrets  Secrets
 }
 
-// DetachRequest says which node shall have a volume no more; NodeID "" means any.
+// DetachRequest asks to detach a volume from a node; NodeID "" means from every node.
 type DetachRequest struct {
 	ID      string
 	NodeID  string
