@@ -3,11 +3,11 @@
 
 // Package backup takes snapshots of the servers' state at intervals, stores them in a
 // folder or in a bucket of an S3-compatible store, verifies what it stored, and removes the
-// oldest. The leader runs it for the `snapshot` block of the configuration, and `drover
-// operator snapshot agent` runs it in a process of its own: core/server and cmd/drover
-// import it.
+// oldest. The leader runs it for the `snapshot` block of the configuration (core/server), and
+// `drover operator snapshot agent` runs it in a process of its own (cmd/drover). core/api and
+// core/config import it for its types.
 //
-// What is stored is the only memory of an Agent. Each round begins with a look at the newest
-// stored snapshot, so an agent that was killed goes on where it was, a new leader goes on
-// where the old one was, and several agents with one store take turns.
+// An Agent remembers nothing but the stored snapshots. Each round begins with a look at the
+// newest of them. So an agent that was killed continues where it stopped, a new leader
+// continues where the old one stopped, and several agents with one store take turns.
 package backup

@@ -7,11 +7,12 @@
 // not place allocs (core/schedule) or transport messages (core/rpc). core/server
 // composes it.
 //
-// Every server holds sessions. What one knows of its nodes is its hearing; what the leader
-// knows of all is its roll, which servers keep true by reports (see Leader): one message
-// per server and interval, and one for changes. So a healthy node causes no log entry and
-// no message beyond its server. A server grants leases only while the leader hears of it,
-// and the leader judges a node by the server that hears it. hearing and roll are pure.
+// Every server holds sessions. Two records say when nodes were last heard: each server has a
+// hearing of its own nodes, and the leader has a roll of all nodes. Servers keep the roll up to
+// date with reports (see Leader): each sends one message per interval, and another one after
+// changes. So a healthy node causes no log entry, and its heartbeats go no further than its
+// server. A server grants leases only while its reports reach the leader, and the leader judges
+// a node by the reports of the node's server. hearing and roll are pure.
 //
 // All nodes together need a fixed number of goroutines per server: one reads the change
 // feed of allocs and marks what each session must push, one commits updates, one reports

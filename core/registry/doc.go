@@ -6,6 +6,6 @@
 // next step of a roll-out. All of this is derived from the spec and from the nodes'
 // reports; nothing is counted.
 //
-// It is pure. core/control/plugins, core/dispatch and core/api use it. It does not
-// fetch or install anything: core/agent does.
+// It is pure. It does not fetch or install anything: core/agent does. core/control/plugins,
+// core/dispatch, core/api and cmd/drover import it.
 package registry

@@ -1,9 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package services says what an alloc offers under which names: it derives the
-// registrations of its services from the alloc, its job and its node, and finds the address
-// and port of a service or of a check. Nothing is counted or remembered, so a registration
-// can be neither missed nor left behind by a node that died. Servers store the
-// registrations, and nodes ask it where to send checks.
+// Package services says which services an alloc offers, and where: it derives the
+// registrations of services from the alloc, its job and its node, and finds the address and
+// port of a service or of a check. It remembers nothing, so a registration can never be lost,
+// and none can stay behind when a node dies. It is pure.
+//
+// core/state stores the registrations. Everything in core may import the package, such as
+// core/agent/alloc, which asks it where to send checks.
 package services

@@ -6,5 +6,5 @@
 // submits the plan, retries on newer state if a part was rejected, stores the result,
 // and acknowledges.
 //
-// core/server runs the configured number of Workers.
+// core/server runs the configured number of Workers; nothing else imports the package.
 package worker

@@ -1,12 +1,12 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package cgroup makes cgroups for tasks whose drivers want one from the host: those
-// built for Nomad, whose executors expect them under certain names, and those that
-// announce it. It owns the tree of these groups, the cores that are shared and reserved
-// in it, and their removal. It does not know allocs, drivers or when a task ends, and
-// the drivers exec, raw_exec and java have groups of their own. Only core/agent and
-// packages below it may import it.
+// Package cgroup makes cgroups for tasks whose drivers want one from the host. These are the
+// drivers that were built for Nomad, whose executors expect cgroups with certain names, and
+// the drivers that announce it. It owns the tree of these groups, the sharing and reserving of
+// cores in the tree, and the removal of groups. It does not know allocs or drivers, or when a
+// task ends. The drivers exec, raw_exec and java do not use it: they make groups themselves.
+// Only core/agent and packages below it may import it.
 //
 // # The tree
 //
@@ -21,9 +21,8 @@
 //	nomad.slice/share.slice/ALLOC.TASK.scope    a task without cores
 //	nomad.slice/reserve.slice/ALLOC.TASK.scope  a task with cores
 //
-// The names are those that plugins built for Nomad expect, so two agents on a machine
-// share the tree. Which cores are reserved is therefore read from the tree; the
-// reservations of this agent for tasks that are not in the tree are added. What an
-// agent has made carries its name in an extended attribute: it removes nothing of
-// others.
+// Plugins built for Nomad expect these names, so two agents on one machine use the same tree.
+// Therefore the reserved cores are read from the tree, and the cores that this agent has
+// reserved for tasks without a group in the tree are added. An agent marks each group that it
+// makes with its own name, in an extended attribute, and removes only groups with that mark.
 package cgroup

@@ -6,6 +6,6 @@
 // and no goroutine or timer for a check that waits), the protocols http, tcp, grpc and
 // script, and what the results mean: the status of a check, since when it counts as good,
 // and when its task must be restarted. It does not know tasks, drivers or deployments:
-// core/agent/alloc says which checks run, and acts on what becomes of them. Only
-// core/agent and packages below it may import it.
+// core/agent/alloc says which checks run, and acts on their results. Only core/agent and
+// packages below it may import it.
 package checks

@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package quota owns how much of a disk a directory may take. It limits directories by the
-// project quotas of xfs and ext4, and measures those that it cannot limit, slowly and in
-// turn, so that big directories cost a node little. It does not decide what follows when a
-// directory has become too large. Only core/agent and packages below it may import it.
+// project quotas of xfs and ext4. Directories that it cannot limit it measures, slowly and one
+// after another, so that big directories cost a node little. It does not decide what happens
+// when a directory has become too large. Only core/agent and packages below it may import it.
 //
-// A directory that is limited has a project id, which everything that is made in it
-// inherits. The id is written on the directory itself and nowhere else, so nothing has to be
-// remembered over a restart of the agent.
+// A limited directory has a project id, which all files that are made in it inherit. The id is
+// stored only on the directory itself, so an agent that restarts has nothing to remember.
 package quota
 
 import (

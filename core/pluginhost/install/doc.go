@@ -1,8 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package install owns the files of a node's plugins: those in plugin_dir, the versions
-// that are kept beside it for a rollback, how a release is fetched and verified, and
-// what is remembered of each plugin across restarts of the agent. It starts nothing:
-// which version runs is decided by package supervise.
+// Package install owns the files of a node's plugins: the files in plugin_dir, the old versions
+// that are kept elsewhere for a rollback, the fetching and verifying of releases, and the record
+// of each plugin that survives restarts of the agent. It starts no process: package supervise
+// decides which version runs. Only core/pluginhost and packages below it may import it.
 package install

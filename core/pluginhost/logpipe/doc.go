@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package logpipe keeps the output of tasks whose plugin writes it into FIFOs, as
-// plugins built for Nomad do. One process per node, the collector, reads all of
-// them into rotated files; it is not the agent, because a FIFO that loses its
-// reader can end the writer. It owns that process, its socket and the FIFOs; what
-// a log file is called is sdk/tasklog's. core/pluginhost starts it on demand and
+// Package logpipe stores the output of tasks whose plugins write it into FIFOs, as plugins
+// built for Nomad do. One process per node, the collector, reads all FIFOs and writes rotated
+// files. The agent does not do that itself, because a writer can die when its FIFO loses the
+// reader, and agents are restarted. The package owns the collector, its socket and the FIFOs;
+// sdk/tasklog owns the names of log files. core/pluginhost starts the collector on demand, and
 // cmd/drover runs it.
 package logpipe
 

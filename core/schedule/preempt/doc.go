@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package preempt chooses which allocs of one node make room for an alloc of a more
-// important job. Who may be preempted at all is decided by model.Job.MayPreempt, and
-// between nodes core/schedule chooses, which alone imports the package.
+// important job. It chooses allocs of jobs with the lowest possible priorities, and of those as
+// few as possible. It is pure.
 //
-// The choice touches jobs of as low a priority as possible first, and among those as few
-// allocs as possible. It is pure.
+// It does not decide which allocs may be preempted at all (model.Job.MayPreempt), or on which
+// node (core/schedule). Only core/schedule imports it.
 package preempt

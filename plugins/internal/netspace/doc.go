@@ -1,7 +1,7 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package netspace owns network namespaces that are mounted at paths, so that they outlive
-// every process: it makes, finds and removes them. Network plugins import it. On systems
-// other than Linux it makes none.
+// Package netspace makes, finds and removes network namespaces that are mounted at paths, so
+// that they stay when no process uses them. Only network plugins may import it. It works only
+// on Linux: elsewhere it makes no namespaces.
 package netspace
