@@ -3,9 +3,10 @@
 
 // Package conformance runs the named checks of a plugin contract and collects their
 // results. It owns T, which a check uses in place of testing.T so that package testing need
-// not be linked, and Result. It owns no checks: the packages KINDcheck (drivercheck and so on)
-// do. They import it, and so do the packages that run the checks: the packages KINDtest in
-// tests, and core/pluginhost/plugincheck for `drover plugin check`.
+// not be linked, Result, and what the checks of several kinds share. It owns no checks: the
+// packages KINDcheck (drivercheck and so on) do. They import it, and so do the packages that run
+// the checks: the packages KINDtest in tests, and core/pluginhost/plugincheck for `drover plugin
+// check`.
 package conformance
 
 import (

@@ -13,6 +13,7 @@ import (
 	pb "github.com/drover-project/drover/sdk/internal/pb/device/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
@@ -21,18 +22,7 @@ import (
 func Connect(ctx context.Context, conn grpc.ClientConnInterface) ([]Device, error) {
 	rpc := pb.NewDeviceClient(conn)
 	resp, err := rpc.Plugins(ctx, &pb.PluginsRequest{})
-	if err != nil {
-		return nil, errdefs.FromGRPC(err)
-	}
-	var out []Device
-	for _, m := range resp.GetPlugins() {
-		info, err := infoFromPB(m)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, &client{rpc: rpc, info: info})
-	}
-	return out, nil
+	return served.Clients(resp.GetPlugins(), err, infoFromPB, func(i Info) Device { return &client{rpc: rpc, info: i} })
 }
 
 // client is a device plugin in another process.

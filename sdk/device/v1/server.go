@@ -5,13 +5,13 @@ package device
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/grpc"
 
 	pb "github.com/drover-project/drover/sdk/internal/pb/device/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -22,45 +22,23 @@ var Kind = plugin.Kind{Name: "device", Version: 1}
 // Service prepares device plugins for plugin.Serve. Their names must differ.
 func Service(devices ...Device) plugin.Service {
 	return plugin.Service{Kind: Kind, Guests: plugin.Guests(devices), Register: func(r grpc.ServiceRegistrar) {
-		s := &server{devices: make(map[string]Device, len(devices))}
-		for _, d := range devices {
-			name := d.Info().Name
-			s.order = append(s.order, name)
-			s.devices[name] = d
-		}
-		pb.RegisterDeviceServer(r, s)
+		pb.RegisterDeviceServer(r, &server{devices: served.New("this process has no device plugin", devices, func(d Device) string { return d.Info().Name })})
 	}}
 }
 
 // server serves device plugins to the host.
 type server struct {
 	pb.UnimplementedDeviceServer
-	devices map[string]Device
-	order   []string
-}
-
-func (s *server) device(name string) (Device, error) {
-	d, ok := s.devices[name]
-	if !ok {
-		return nil, errdefs.ToGRPC(errdefs.NotFoundf("this process has no device plugin %q; it has %s", name, strings.Join(s.order, ", ")))
-	}
-	return d, nil
+	devices *served.Plugins[Device]
 }
 
 func (s *server) Plugins(context.Context, *pb.PluginsRequest) (*pb.PluginsResponse, error) {
-	out := &pb.PluginsResponse{}
-	for _, name := range s.order {
-		info, err := infoToPB(s.devices[name])
-		if err != nil {
-			return nil, errdefs.ToGRPC(err)
-		}
-		out.Plugins = append(out.Plugins, info)
-	}
-	return out, nil
+	infos, err := served.Infos(s.devices, infoToPB)
+	return &pb.PluginsResponse{Plugins: infos}, err
 }
 
 func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.SetConfigResponse, error) {
-	d, err := s.device(req.GetPlugin())
+	d, err := s.devices.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +46,7 @@ func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.S
 }
 
 func (s *server) Fingerprint(req *pb.FingerprintRequest, out grpc.ServerStreamingServer[pb.FingerprintResponse]) error {
-	d, err := s.device(req.GetPlugin())
+	d, err := s.devices.Get(req.GetPlugin())
 	if err != nil {
 		return err
 	}
@@ -76,7 +54,7 @@ func (s *server) Fingerprint(req *pb.FingerprintRequest, out grpc.ServerStreamin
 }
 
 func (s *server) Reserve(ctx context.Context, req *pb.ReserveRequest) (*pb.ReserveResponse, error) {
-	d, err := s.device(req.GetPlugin())
+	d, err := s.devices.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +79,7 @@ func reserve(ctx context.Context, d Device, req *pb.ReserveRequest) (*Reservatio
 }
 
 func (s *server) Release(ctx context.Context, req *pb.ReleaseRequest) (*pb.ReleaseResponse, error) {
-	d, err := s.device(req.GetPlugin())
+	d, err := s.devices.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +91,7 @@ func (s *server) Release(ctx context.Context, req *pb.ReleaseRequest) (*pb.Relea
 }
 
 func (s *server) Stats(req *pb.StatsRequest, out grpc.ServerStreamingServer[pb.StatsResponse]) error {
-	d, err := s.device(req.GetPlugin())
+	d, err := s.devices.Get(req.GetPlugin())
 	if err != nil {
 		return err
 	}

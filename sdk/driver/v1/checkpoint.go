@@ -50,7 +50,7 @@ type Checkpointer interface {
 }
 
 func (s *server) checkpointer(name string) (Checkpointer, error) {
-	d, err := s.driver(name)
+	d, err := s.drivers.Get(name)
 	if err != nil {
 		return nil, err
 	}

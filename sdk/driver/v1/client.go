@@ -15,6 +15,7 @@ import (
 	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
@@ -24,18 +25,7 @@ import (
 func Connect(ctx context.Context, conn grpc.ClientConnInterface) ([]Driver, error) {
 	rpc := driverv1.NewDriverClient(conn)
 	resp, err := rpc.Drivers(ctx, &driverv1.DriversRequest{})
-	if err != nil {
-		return nil, errdefs.FromGRPC(err)
-	}
-	var out []Driver
-	for _, pb := range resp.GetDrivers() {
-		info, err := infoFromPB(pb)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, &client{rpc: rpc, info: info})
-	}
-	return out, nil
+	return served.Clients(resp.GetDrivers(), err, infoFromPB, func(i Info) Driver { return &client{rpc: rpc, info: i} })
 }
 
 // client is a driver in another process.

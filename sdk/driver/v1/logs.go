@@ -63,7 +63,7 @@ type LogPiece struct {
 const maxPiece = 256 << 10
 
 func (s *server) ReadLogs(req *driverv1.ReadLogsRequest, out grpc.ServerStreamingServer[driverv1.ReadLogsResponse]) error {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ type NetworkRequest struct {
 }
 
 func (s *server) networker(name string) (Networker, error) {
-	d, err := s.driver(name)
+	d, err := s.drivers.Get(name)
 	if err != nil {
 		return nil, err
 	}

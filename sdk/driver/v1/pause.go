@@ -35,7 +35,7 @@ type Pauser interface {
 }
 
 func (s *server) pauser(name string) (Pauser, error) {
-	d, err := s.driver(name)
+	d, err := s.drivers.Get(name)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ type ProcessMeter interface {
 }
 
 func (s *server) ProcessStats(ctx context.Context, req *driverv1.ProcessStatsRequest) (*driverv1.ProcessStatsResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}

@@ -5,13 +5,13 @@ package driver
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/grpc"
 
 	driverv1 "github.com/drover-project/drover/sdk/internal/pb/driver/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -22,45 +22,23 @@ var Kind = plugin.Kind{Name: "driver", Version: 1}
 // Service prepares drivers for plugin.Serve. Their names must differ.
 func Service(drivers ...Driver) plugin.Service {
 	return plugin.Service{Kind: Kind, Guests: plugin.Guests(drivers), Register: func(r grpc.ServiceRegistrar) {
-		s := &server{drivers: make(map[string]Driver, len(drivers))}
-		for _, d := range drivers {
-			name := d.Info().Name
-			s.order = append(s.order, name)
-			s.drivers[name] = d
-		}
-		driverv1.RegisterDriverServer(r, s)
+		driverv1.RegisterDriverServer(r, &server{drivers: served.New("this plugin has no driver", drivers, func(d Driver) string { return d.Info().Name })})
 	}}
 }
 
 // server serves drivers to the host.
 type server struct {
 	driverv1.UnimplementedDriverServer
-	drivers map[string]Driver
-	order   []string
-}
-
-func (s *server) driver(name string) (Driver, error) {
-	d, ok := s.drivers[name]
-	if !ok {
-		return nil, errdefs.ToGRPC(errdefs.NotFoundf("this plugin has no driver %q; it has %s", name, strings.Join(s.order, ", ")))
-	}
-	return d, nil
+	drivers *served.Plugins[Driver]
 }
 
 func (s *server) Drivers(context.Context, *driverv1.DriversRequest) (*driverv1.DriversResponse, error) {
-	out := &driverv1.DriversResponse{}
-	for _, name := range s.order {
-		info, err := infoToPB(s.drivers[name])
-		if err != nil {
-			return nil, errdefs.ToGRPC(err)
-		}
-		out.Drivers = append(out.Drivers, info)
-	}
-	return out, nil
+	infos, err := served.Infos(s.drivers, infoToPB)
+	return &driverv1.DriversResponse{Drivers: infos}, err
 }
 
 func (s *server) SetConfig(ctx context.Context, req *driverv1.SetConfigRequest) (*driverv1.SetConfigResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +46,7 @@ func (s *server) SetConfig(ctx context.Context, req *driverv1.SetConfigRequest) 
 }
 
 func (s *server) Fingerprint(req *driverv1.FingerprintRequest, out grpc.ServerStreamingServer[driverv1.FingerprintResponse]) error {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return err
 	}
@@ -78,7 +56,7 @@ func (s *server) Fingerprint(req *driverv1.FingerprintRequest, out grpc.ServerSt
 }
 
 func (s *server) StartTask(ctx context.Context, req *driverv1.StartTaskRequest) (*driverv1.StartTaskResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +71,7 @@ func (s *server) StartTask(ctx context.Context, req *driverv1.StartTaskRequest) 
 }
 
 func (s *server) RecoverTask(ctx context.Context, req *driverv1.RecoverTaskRequest) (*driverv1.RecoverTaskResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +79,7 @@ func (s *server) RecoverTask(ctx context.Context, req *driverv1.RecoverTaskReque
 }
 
 func (s *server) WaitTask(ctx context.Context, req *driverv1.WaitTaskRequest) (*driverv1.WaitTaskResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +91,7 @@ func (s *server) WaitTask(ctx context.Context, req *driverv1.WaitTaskRequest) (*
 }
 
 func (s *server) StopTask(ctx context.Context, req *driverv1.StopTaskRequest) (*driverv1.StopTaskResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +100,7 @@ func (s *server) StopTask(ctx context.Context, req *driverv1.StopTaskRequest) (*
 }
 
 func (s *server) DestroyTask(ctx context.Context, req *driverv1.DestroyTaskRequest) (*driverv1.DestroyTaskResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +109,7 @@ func (s *server) DestroyTask(ctx context.Context, req *driverv1.DestroyTaskReque
 }
 
 func (s *server) InspectTask(ctx context.Context, req *driverv1.InspectTaskRequest) (*driverv1.InspectTaskResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +124,7 @@ func (s *server) InspectTask(ctx context.Context, req *driverv1.InspectTaskReque
 }
 
 func (s *server) ListTasks(ctx context.Context, req *driverv1.ListTasksRequest) (*driverv1.ListTasksResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +144,7 @@ func (s *server) ListTasks(ctx context.Context, req *driverv1.ListTasksRequest) 
 }
 
 func (s *server) TaskStats(req *driverv1.TaskStatsRequest, out grpc.ServerStreamingServer[driverv1.TaskStatsResponse]) error {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return err
 	}
@@ -180,7 +158,7 @@ func (s *server) TaskStats(req *driverv1.TaskStatsRequest, out grpc.ServerStream
 }
 
 func (s *server) SignalTask(ctx context.Context, req *driverv1.SignalTaskRequest) (*driverv1.SignalTaskResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +166,7 @@ func (s *server) SignalTask(ctx context.Context, req *driverv1.SignalTaskRequest
 }
 
 func (s *server) TaskEvents(req *driverv1.TaskEventsRequest, out grpc.ServerStreamingServer[driverv1.TaskEventsResponse]) error {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (s *server) ExecTask(out execServer) error {
 	if start == nil {
 		return errdefs.ToGRPC(errdefs.InvalidArgumentf("exec: the first message must be start"))
 	}
-	d, err := s.driver(start.GetDriver())
+	d, err := s.drivers.Get(start.GetDriver())
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type Updater interface {
 }
 
 func (s *server) UpdateTask(ctx context.Context, req *driverv1.UpdateTaskRequest) (*driverv1.UpdateTaskResponse, error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}

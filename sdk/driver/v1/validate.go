@@ -86,7 +86,7 @@ func Refusal(found []Diagnostic) error {
 }
 
 func (s *server) ValidateTask(ctx context.Context, req *driverv1.ValidateTaskRequest) (resp *driverv1.ValidateTaskResponse, err error) {
-	d, err := s.driver(req.GetDriver())
+	d, err := s.drivers.Get(req.GetDriver())
 	if err != nil {
 		return nil, err
 	}

@@ -5,13 +5,13 @@ package network
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/grpc"
 
 	pb "github.com/drover-project/drover/sdk/internal/pb/network/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -22,45 +22,23 @@ var Kind = plugin.Kind{Name: "network", Version: 1}
 // Service prepares network plugins for plugin.Serve. Their names must differ.
 func Service(networks ...Network) plugin.Service {
 	return plugin.Service{Kind: Kind, Guests: plugin.Guests(networks), Register: func(r grpc.ServiceRegistrar) {
-		s := &server{networks: make(map[string]Network, len(networks))}
-		for _, n := range networks {
-			name := n.Info().Name
-			s.order = append(s.order, name)
-			s.networks[name] = n
-		}
-		pb.RegisterNetworkServer(r, s)
+		pb.RegisterNetworkServer(r, &server{networks: served.New("this process has no network plugin", networks, func(n Network) string { return n.Info().Name })})
 	}}
 }
 
 // server serves network plugins to the host.
 type server struct {
 	pb.UnimplementedNetworkServer
-	networks map[string]Network
-	order    []string
-}
-
-func (s *server) network(name string) (Network, error) {
-	n, ok := s.networks[name]
-	if !ok {
-		return nil, errdefs.ToGRPC(errdefs.NotFoundf("this process has no network plugin %q; it has %s", name, strings.Join(s.order, ", ")))
-	}
-	return n, nil
+	networks *served.Plugins[Network]
 }
 
 func (s *server) Plugins(context.Context, *pb.PluginsRequest) (*pb.PluginsResponse, error) {
-	out := &pb.PluginsResponse{}
-	for _, name := range s.order {
-		info, err := infoToPB(s.networks[name])
-		if err != nil {
-			return nil, errdefs.ToGRPC(err)
-		}
-		out.Plugins = append(out.Plugins, info)
-	}
-	return out, nil
+	infos, err := served.Infos(s.networks, infoToPB)
+	return &pb.PluginsResponse{Plugins: infos}, err
 }
 
 func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.SetConfigResponse, error) {
-	n, err := s.network(req.GetPlugin())
+	n, err := s.networks.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +46,7 @@ func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.S
 }
 
 func (s *server) Fingerprint(req *pb.FingerprintRequest, out grpc.ServerStreamingServer[pb.FingerprintResponse]) error {
-	n, err := s.network(req.GetPlugin())
+	n, err := s.networks.Get(req.GetPlugin())
 	if err != nil {
 		return err
 	}
@@ -76,7 +54,7 @@ func (s *server) Fingerprint(req *pb.FingerprintRequest, out grpc.ServerStreamin
 }
 
 func (s *server) Create(ctx context.Context, req *pb.CreateRequest) (*pb.CreateResponse, error) {
-	n, err := s.network(req.GetPlugin())
+	n, err := s.networks.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +69,7 @@ func (s *server) Create(ctx context.Context, req *pb.CreateRequest) (*pb.CreateR
 }
 
 func (s *server) Inspect(ctx context.Context, req *pb.InspectRequest) (*pb.InspectResponse, error) {
-	n, err := s.network(req.GetPlugin())
+	n, err := s.networks.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +81,7 @@ func (s *server) Inspect(ctx context.Context, req *pb.InspectRequest) (*pb.Inspe
 }
 
 func (s *server) Destroy(ctx context.Context, req *pb.DestroyRequest) (*pb.DestroyResponse, error) {
-	n, err := s.network(req.GetPlugin())
+	n, err := s.networks.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +89,7 @@ func (s *server) Destroy(ctx context.Context, req *pb.DestroyRequest) (*pb.Destr
 }
 
 func (s *server) List(ctx context.Context, req *pb.ListRequest) (*pb.ListResponse, error) {
-	n, err := s.network(req.GetPlugin())
+	n, err := s.networks.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}

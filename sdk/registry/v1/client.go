@@ -12,6 +12,7 @@ import (
 	pb "github.com/drover-project/drover/sdk/internal/pb/registry/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
@@ -20,18 +21,7 @@ import (
 func Connect(ctx context.Context, conn grpc.ClientConnInterface) ([]Registry, error) {
 	rpc := pb.NewRegistryClient(conn)
 	resp, err := rpc.Plugins(ctx, &pb.PluginsRequest{})
-	if err != nil {
-		return nil, errdefs.FromGRPC(err)
-	}
-	var out []Registry
-	for _, m := range resp.GetPlugins() {
-		info, err := infoFromPB(m)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, &client{rpc: rpc, info: info})
-	}
-	return out, nil
+	return served.Clients(resp.GetPlugins(), err, infoFromPB, func(i Info) Registry { return &client{rpc: rpc, info: i} })
 }
 
 // client is a registry in another process.

@@ -5,13 +5,13 @@ package registry
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/grpc"
 
 	pb "github.com/drover-project/drover/sdk/internal/pb/registry/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -22,45 +22,23 @@ var Kind = plugin.Kind{Name: "registry", Version: 1}
 // Service prepares registries for plugin.Serve. Their names must differ.
 func Service(registries ...Registry) plugin.Service {
 	return plugin.Service{Kind: Kind, Guests: plugin.Guests(registries), Register: func(r grpc.ServiceRegistrar) {
-		s := &server{registries: make(map[string]Registry, len(registries))}
-		for _, one := range registries {
-			name := one.Info().Name
-			s.order = append(s.order, name)
-			s.registries[name] = one
-		}
-		pb.RegisterRegistryServer(r, s)
+		pb.RegisterRegistryServer(r, &server{registries: served.New("this process has no registry", registries, func(r Registry) string { return r.Info().Name })})
 	}}
 }
 
 // server serves registries to the host.
 type server struct {
 	pb.UnimplementedRegistryServer
-	registries map[string]Registry
-	order      []string
-}
-
-func (s *server) registry(name string) (Registry, error) {
-	r, ok := s.registries[name]
-	if !ok {
-		return nil, errdefs.ToGRPC(errdefs.NotFoundf("this process has no registry %q; it has %s", name, strings.Join(s.order, ", ")))
-	}
-	return r, nil
+	registries *served.Plugins[Registry]
 }
 
 func (s *server) Plugins(context.Context, *pb.PluginsRequest) (*pb.PluginsResponse, error) {
-	out := &pb.PluginsResponse{}
-	for _, name := range s.order {
-		info, err := infoToPB(s.registries[name])
-		if err != nil {
-			return nil, errdefs.ToGRPC(err)
-		}
-		out.Plugins = append(out.Plugins, info)
-	}
-	return out, nil
+	infos, err := served.Infos(s.registries, infoToPB)
+	return &pb.PluginsResponse{Plugins: infos}, err
 }
 
 func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.SetConfigResponse, error) {
-	r, err := s.registry(req.GetPlugin())
+	r, err := s.registries.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +46,7 @@ func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.S
 }
 
 func (s *server) Fingerprint(req *pb.FingerprintRequest, out grpc.ServerStreamingServer[pb.FingerprintResponse]) error {
-	r, err := s.registry(req.GetPlugin())
+	r, err := s.registries.Get(req.GetPlugin())
 	if err != nil {
 		return err
 	}
@@ -76,7 +54,7 @@ func (s *server) Fingerprint(req *pb.FingerprintRequest, out grpc.ServerStreamin
 }
 
 func (s *server) Sync(ctx context.Context, req *pb.SyncRequest) (*pb.SyncResponse, error) {
-	r, err := s.registry(req.GetPlugin())
+	r, err := s.registries.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +73,7 @@ func (s *server) Sync(ctx context.Context, req *pb.SyncRequest) (*pb.SyncRespons
 }
 
 func (s *server) Query(ctx context.Context, req *pb.QueryRequest) (*pb.QueryResponse, error) {
-	r, err := s.registry(req.GetPlugin())
+	r, err := s.registries.Get(req.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +89,7 @@ func (s *server) Query(ctx context.Context, req *pb.QueryRequest) (*pb.QueryResp
 }
 
 func (s *server) authenticator(name string) (Authenticator, error) {
-	r, err := s.registry(name)
+	r, err := s.registries.Get(name)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	pb "github.com/drover-project/drover/sdk/internal/pb/stats/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
@@ -21,18 +22,7 @@ import (
 func Connect(ctx context.Context, conn grpc.ClientConnInterface) ([]Collector, error) {
 	rpc := pb.NewStatsClient(conn)
 	resp, err := rpc.Collectors(ctx, &pb.CollectorsRequest{})
-	if err != nil {
-		return nil, errdefs.FromGRPC(err)
-	}
-	var out []Collector
-	for _, m := range resp.GetCollectors() {
-		info, err := infoFromPB(m)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, &client{rpc: rpc, info: info})
-	}
-	return out, nil
+	return served.Clients(resp.GetCollectors(), err, infoFromPB, func(i Info) Collector { return &client{rpc: rpc, info: i} })
 }
 
 // client is a collector in another process.

@@ -5,13 +5,13 @@ package stats
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/grpc"
 
 	pb "github.com/drover-project/drover/sdk/internal/pb/stats/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -22,45 +22,23 @@ var Kind = plugin.Kind{Name: "stats", Version: 1}
 // Service prepares collectors for plugin.Serve. Their names must differ.
 func Service(collectors ...Collector) plugin.Service {
 	return plugin.Service{Kind: Kind, Guests: plugin.Guests(collectors), Register: func(r grpc.ServiceRegistrar) {
-		s := &server{collectors: make(map[string]Collector, len(collectors))}
-		for _, c := range collectors {
-			name := c.Info().Name
-			s.order = append(s.order, name)
-			s.collectors[name] = c
-		}
-		pb.RegisterStatsServer(r, s)
+		pb.RegisterStatsServer(r, &server{collectors: served.New("this process has no collector", collectors, func(c Collector) string { return c.Info().Name })})
 	}}
 }
 
 // server serves collectors to the host.
 type server struct {
 	pb.UnimplementedStatsServer
-	collectors map[string]Collector
-	order      []string
-}
-
-func (s *server) collector(name string) (Collector, error) {
-	c, ok := s.collectors[name]
-	if !ok {
-		return nil, errdefs.ToGRPC(errdefs.NotFoundf("this process has no collector %q; it has %s", name, strings.Join(s.order, ", ")))
-	}
-	return c, nil
+	collectors *served.Plugins[Collector]
 }
 
 func (s *server) Collectors(context.Context, *pb.CollectorsRequest) (*pb.CollectorsResponse, error) {
-	out := &pb.CollectorsResponse{}
-	for _, name := range s.order {
-		info, err := infoToPB(s.collectors[name])
-		if err != nil {
-			return nil, errdefs.ToGRPC(err)
-		}
-		out.Collectors = append(out.Collectors, info)
-	}
-	return out, nil
+	infos, err := served.Infos(s.collectors, infoToPB)
+	return &pb.CollectorsResponse{Collectors: infos}, err
 }
 
 func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.SetConfigResponse, error) {
-	c, err := s.collector(req.GetCollector())
+	c, err := s.collectors.Get(req.GetCollector())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +46,7 @@ func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.S
 }
 
 func (s *server) Collect(req *pb.CollectRequest, out grpc.ServerStreamingServer[pb.Sample]) error {
-	c, err := s.collector(req.GetCollector())
+	c, err := s.collectors.Get(req.GetCollector())
 	if err != nil {
 		return err
 	}
@@ -84,7 +62,7 @@ func (s *server) Collect(req *pb.CollectRequest, out grpc.ServerStreamingServer[
 }
 
 func (s *server) SetTasks(ctx context.Context, req *pb.SetTasksRequest) (*pb.SetTasksResponse, error) {
-	c, err := s.collector(req.GetCollector())
+	c, err := s.collectors.Get(req.GetCollector())
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	pb "github.com/drover-project/drover/sdk/internal/pb/volume/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 )
 
@@ -19,18 +20,7 @@ import (
 func Connect(ctx context.Context, conn grpc.ClientConnInterface) ([]Full, error) {
 	rpc := pb.NewVolumeClient(conn)
 	resp, err := rpc.Plugins(ctx, &pb.PluginsRequest{})
-	if err != nil {
-		return nil, errdefs.FromGRPC(err)
-	}
-	var out []Full
-	for _, m := range resp.GetPlugins() {
-		info, err := infoFromPB(m)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, &client{rpc: rpc, info: info})
-	}
-	return out, nil
+	return served.Clients(resp.GetPlugins(), err, infoFromPB, func(i Info) Full { return &client{rpc: rpc, info: i} })
 }
 
 // client is a storage plugin in another process.

@@ -6,13 +6,13 @@ package volume
 import (
 	"context"
 	"path/filepath"
-	"strings"
 
 	"google.golang.org/grpc"
 
 	pb "github.com/drover-project/drover/sdk/internal/pb/volume/v1"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/internal/served"
 	"github.com/drover-project/drover/sdk/internal/stream"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -23,30 +23,23 @@ var Kind = plugin.Kind{Name: "volume", Version: 1}
 // Service prepares storage plugins for plugin.Serve. Their names must differ.
 func Service(volumes ...Volume) plugin.Service {
 	return plugin.Service{Kind: Kind, Guests: plugin.Guests(volumes), Register: func(r grpc.ServiceRegistrar) {
-		s := &server{volumes: make(map[string]Volume, len(volumes))}
-		for _, v := range volumes {
-			name := v.Info().Name
-			s.order = append(s.order, name)
-			s.volumes[name] = v
-		}
-		pb.RegisterVolumeServer(r, s)
+		pb.RegisterVolumeServer(r, &server{volumes: served.New("this process has no storage plugin", volumes, func(v Volume) string { return v.Info().Name })})
 	}}
 }
 
 // server serves storage plugins to the host.
 type server struct {
 	pb.UnimplementedVolumeServer
-	volumes map[string]Volume
-	order   []string
+	volumes *served.Plugins[Volume]
 }
 
 // with calls the named plugin, which must have the ability A, unless the request has a
 // problem. Its results are those of gRPC.
 func with[A, R any](s *server, name string, problem error, do func(A) (R, error)) (R, error) {
 	var none R
-	v, ok := s.volumes[name]
-	if !ok {
-		return none, errdefs.ToGRPC(errdefs.NotFoundf("this process has no storage plugin %q; it has %s", name, strings.Join(s.order, ", ")))
+	v, err := s.volumes.Get(name)
+	if err != nil {
+		return none, err
 	}
 	a, ok := v.(A)
 	if !ok {
@@ -82,15 +75,8 @@ func placed(id, path string) error {
 }
 
 func (s *server) Plugins(context.Context, *pb.PluginsRequest) (*pb.PluginsResponse, error) {
-	out := &pb.PluginsResponse{}
-	for _, name := range s.order {
-		info, err := infoToPB(s.volumes[name])
-		if err != nil {
-			return nil, errdefs.ToGRPC(err)
-		}
-		out.Plugins = append(out.Plugins, info)
-	}
-	return out, nil
+	infos, err := served.Infos(s.volumes, infoToPB)
+	return &pb.PluginsResponse{Plugins: infos}, err
 }
 
 func (s *server) SetConfig(ctx context.Context, req *pb.SetConfigRequest) (*pb.SetConfigResponse, error) {

@@ -33,20 +33,12 @@ var checks = []Check{
 
 func checkInfo(b *bench) {
 	info := b.d.Info()
-	if info.Name == "" || strings.ContainsAny(info.Name, " /") {
-		b.t.Errorf("the name %q cannot be that of a block of a configuration", info.Name)
-	}
-	if err := info.ConfigSchema.Check(); err != nil {
-		b.t.Errorf("the config schema: %v", err)
-	}
+	conformance.CheckInfo(b.t, info.Name, info.ConfigSchema, info, b.d.Info())
 	if err := info.TaskConfigSchema.Check(); err != nil {
 		b.t.Errorf("the schema for the config of a device in a job: %v", err)
 	}
 	if task := info.TaskConfigSchema; len(task.Attributes) > 0 && !device.Has(b.d, device.FeatureReserveForTask) {
 		b.t.Errorf("there is a schema for the config of a device in a job, and no ReserveForTask that gets it")
-	}
-	if again := b.d.Info(); !reflect.DeepEqual(again, info) {
-		b.t.Errorf("Info answers differently the second time: %+v", again)
 	}
 }
 
@@ -57,24 +49,7 @@ func checkConfigAgain(b *bench) {
 }
 
 func checkFingerprint(b *bench) {
-	ctx, cancel := context.WithCancel(b.ctx)
-	defer cancel()
-	prints, err := b.d.Fingerprint(ctx)
-	if err != nil {
-		b.t.Fatalf("Fingerprint: %v", err)
-	}
-	last, ok := conformance.Receive(b.t, prints, "the first fingerprint")
-	if !ok {
-		b.t.Fatalf("the stream ended before the first fingerprint")
-	}
-	conformance.GoesOn(b.t, prints, "the fingerprints", func(f device.Fingerprint) {
-		if reflect.DeepEqual(f, last) && !b.subject.Foreign {
-			b.t.Errorf("a fingerprint came again though nothing has changed")
-		}
-		last = f
-	})
-	cancel()
-	conformance.Ended(b.t, prints, "the fingerprints")
+	conformance.CheckFingerprints(b.t, b.d.Fingerprint, b.subject.Foreign)
 }
 
 func checkGroups(b *bench) {

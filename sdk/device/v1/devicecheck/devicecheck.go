@@ -79,16 +79,7 @@ func (b *bench) open() {
 
 // groups returns the groups in the plugin's first fingerprint.
 func (b *bench) groups() []device.Group {
-	ctx, cancel := context.WithCancel(b.ctx)
-	defer cancel()
-	prints, err := b.d.Fingerprint(ctx)
-	if err != nil {
-		b.t.Fatalf("Fingerprint: %v", err)
-	}
-	f, ok := conformance.Receive(b.t, prints, "the first fingerprint")
-	if !ok {
-		b.t.Fatalf("the stream of fingerprints ended at once")
-	}
+	f := conformance.FirstFingerprint(b.t, b.d.Fingerprint)
 	if len(f.Groups) == 0 {
 		if f.Problem == "" {
 			b.t.Fatalf("no device, and no Problem that says why")

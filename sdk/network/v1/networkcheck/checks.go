@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
@@ -33,15 +32,7 @@ var checks = []Check{
 
 func checkInfo(b *bench) {
 	info := b.n.Info()
-	if info.Name == "" || strings.ContainsAny(info.Name, " /") {
-		b.t.Errorf("the name %q cannot be that of a block of a configuration", info.Name)
-	}
-	if err := info.ConfigSchema.Check(); err != nil {
-		b.t.Errorf("the config schema: %v", err)
-	}
-	if again := b.n.Info(); !reflect.DeepEqual(again, info) {
-		b.t.Errorf("Info answers differently the second time: %+v", again)
-	}
+	conformance.CheckInfo(b.t, info.Name, info.ConfigSchema, info, b.n.Info())
 }
 
 func checkConfigAgain(b *bench) {
@@ -54,24 +45,7 @@ func checkFingerprint(b *bench) {
 	if f := b.print(); !slices.IsSorted(f.Networks) || slices.Contains(f.Networks, "") {
 		b.t.Errorf("the networks %q are not in order, or one has no name", f.Networks)
 	}
-	ctx, cancel := context.WithCancel(b.ctx)
-	defer cancel()
-	prints, err := b.n.Fingerprint(ctx)
-	if err != nil {
-		b.t.Fatalf("Fingerprint: %v", err)
-	}
-	last, ok := conformance.Receive(b.t, prints, "the first fingerprint")
-	if !ok {
-		b.t.Fatalf("the stream ended before the first fingerprint")
-	}
-	conformance.GoesOn(b.t, prints, "the fingerprints", func(f network.Fingerprint) {
-		if reflect.DeepEqual(f, last) {
-			b.t.Errorf("a fingerprint came again though nothing has changed")
-		}
-		last = f
-	})
-	cancel()
-	conformance.Ended(b.t, prints, "the fingerprints")
+	conformance.CheckFingerprints(b.t, b.n.Fingerprint, false)
 }
 
 // request is for the n-th of some allocs.

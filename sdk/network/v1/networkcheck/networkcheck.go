@@ -74,16 +74,7 @@ func (b *bench) open() {
 // print returns the plugin's first fingerprint. It fails or skips the check if that has no
 // networks.
 func (b *bench) print() network.Fingerprint {
-	ctx, cancel := context.WithCancel(b.ctx)
-	defer cancel()
-	prints, err := b.n.Fingerprint(ctx)
-	if err != nil {
-		b.t.Fatalf("Fingerprint: %v", err)
-	}
-	f, ok := conformance.Receive(b.t, prints, "the first fingerprint")
-	if !ok {
-		b.t.Fatalf("the stream of fingerprints ended at once")
-	}
+	f := conformance.FirstFingerprint(b.t, b.n.Fingerprint)
 	if len(f.Networks) == 0 {
 		if f.Problem == "" {
 			b.t.Fatalf("no network, and no Problem that says why")

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -32,15 +31,7 @@ var checks = []Check{
 
 func checkInfo(b *bench) {
 	info := b.r.Info()
-	if info.Name == "" || strings.ContainsAny(info.Name, " /") {
-		b.t.Errorf("the name %q cannot be that of a block of a configuration", info.Name)
-	}
-	if err := info.ConfigSchema.Check(); err != nil {
-		b.t.Errorf("the config schema: %v", err)
-	}
-	if again := b.r.Info(); !reflect.DeepEqual(again, info) {
-		b.t.Errorf("Info answers differently the second time: %+v", again)
-	}
+	conformance.CheckInfo(b.t, info.Name, info.ConfigSchema, info, b.r.Info())
 }
 
 func checkConfigAgain(b *bench) {
@@ -69,24 +60,7 @@ func checkFingerprint(b *bench) {
 			}
 		}
 	}
-	ctx, cancel := context.WithCancel(b.ctx)
-	defer cancel()
-	prints, err := b.r.Fingerprint(ctx)
-	if err != nil {
-		b.t.Fatalf("Fingerprint: %v", err)
-	}
-	last, ok := conformance.Receive(b.t, prints, "the first fingerprint")
-	if !ok {
-		b.t.Fatalf("the stream ended before the first fingerprint")
-	}
-	conformance.GoesOn(b.t, prints, "the fingerprints", func(f registry.Fingerprint) {
-		if reflect.DeepEqual(f, last) {
-			b.t.Errorf("a fingerprint came again though nothing has changed")
-		}
-		last = f
-	})
-	cancel()
-	conformance.Ended(b.t, prints, "the fingerprints")
+	conformance.CheckFingerprints(b.t, b.r.Fingerprint, false)
 }
 
 // service is the n-th of some services.

@@ -73,17 +73,7 @@ func (b *bench) open() {
 
 // print returns the registry's first fingerprint.
 func (b *bench) print() registry.Fingerprint {
-	ctx, cancel := context.WithCancel(b.ctx)
-	defer cancel()
-	prints, err := b.r.Fingerprint(ctx)
-	if err != nil {
-		b.t.Fatalf("Fingerprint: %v", err)
-	}
-	f, ok := conformance.Receive(b.t, prints, "the first fingerprint")
-	if !ok {
-		b.t.Fatalf("the stream of fingerprints ended at once")
-	}
-	return f
+	return conformance.FirstFingerprint(b.t, b.r.Fingerprint)
 }
 
 // cluster returns the name of a healthy cluster. It fails or skips the check if there is none.

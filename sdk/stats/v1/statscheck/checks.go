@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
@@ -38,15 +37,7 @@ var checks = []Check{
 
 func checkInfo(b *bench) {
 	info := b.c.Info()
-	if info.Name == "" || strings.ContainsAny(info.Name, " /") {
-		b.t.Errorf("the name %q cannot be that of a block of a configuration", info.Name)
-	}
-	if err := info.ConfigSchema.Check(); err != nil {
-		b.t.Errorf("the config schema: %v", err)
-	}
-	if again := b.c.Info(); !reflect.DeepEqual(again, info) {
-		b.t.Errorf("Info answers differently the second time: %+v", again)
-	}
+	conformance.CheckInfo(b.t, info.Name, info.ConfigSchema, info, b.c.Info())
 	if len(info.Parts)+len(info.Series) == 0 {
 		b.t.Errorf("it names no part and no series: what does it measure?")
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drover-project/drover/sdk/conformance"
@@ -39,15 +38,7 @@ var checks = []Check{
 
 func checkInfo(b *bench) {
 	info := b.v.Info()
-	if info.Name == "" || strings.ContainsAny(info.Name, " /") {
-		b.t.Errorf("the name %q cannot be that of a block of a configuration", info.Name)
-	}
-	if err := info.ConfigSchema.Check(); err != nil {
-		b.t.Errorf("the config schema: %v", err)
-	}
-	if again := b.v.Info(); !reflect.DeepEqual(again, info) {
-		b.t.Errorf("Info answers differently the second time: %+v", again)
-	}
+	conformance.CheckInfo(b.t, info.Name, info.ConfigSchema, info, b.v.Info())
 }
 
 func checkConfigAgain(b *bench) {
@@ -58,24 +49,7 @@ func checkConfigAgain(b *bench) {
 
 func checkFingerprint(b *bench) {
 	b.print()
-	ctx, cancel := context.WithCancel(b.ctx)
-	defer cancel()
-	prints, err := b.v.Fingerprint(ctx)
-	if err != nil {
-		b.t.Fatalf("Fingerprint: %v", err)
-	}
-	last, ok := conformance.Receive(b.t, prints, "the first fingerprint")
-	if !ok {
-		b.t.Fatalf("the stream ended before the first fingerprint")
-	}
-	conformance.GoesOn(b.t, prints, "the fingerprints", func(f volume.Fingerprint) {
-		if reflect.DeepEqual(f, last) {
-			b.t.Errorf("a fingerprint came again though nothing has changed")
-		}
-		last = f
-	})
-	cancel()
-	conformance.Ended(b.t, prints, "the fingerprints")
+	conformance.CheckFingerprints(b.t, b.v.Fingerprint, false)
 }
 
 func checkCapabilities(b *bench) {

@@ -8,7 +8,6 @@ package volumecheck
 
 import (
 	"context"
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"time"
@@ -100,31 +99,12 @@ func (b *bench) end() {
 // open connects to a fresh plugin and configures it, as the host does.
 func (b *bench) open() {
 	b.v, b.die = b.subject.Connect(b.t)
-	accepts := b.v.Info().ConfigSchema
-	applied, err := accepts.Apply(b.subject.Config)
-	if err != nil {
-		b.t.Fatalf("the config to check with does not fit the plugin's schema: %v", err)
-	}
-	if b.config, err = json.Marshal(applied); err != nil {
-		b.t.Fatalf("encode the config: %v", err)
-	}
-	if err := b.v.SetConfig(b.ctx, b.config); err != nil {
-		b.t.Fatalf("SetConfig: %v", err)
-	}
+	b.config = conformance.Configure(b.t, b.v.Info().ConfigSchema, b.subject.Config, b.v.SetConfig)
 }
 
 // print returns the first fingerprint without a problem.
 func (b *bench) print() volume.Fingerprint {
-	ctx, cancel := context.WithCancel(b.ctx)
-	defer cancel()
-	prints, err := b.v.Fingerprint(ctx)
-	if err != nil {
-		b.t.Fatalf("Fingerprint: %v", err)
-	}
-	f, ok := conformance.Receive(b.t, prints, "the first fingerprint")
-	if !ok {
-		b.t.Fatalf("the stream of fingerprints ended at once")
-	}
+	f := conformance.FirstFingerprint(b.t, b.v.Fingerprint)
 	if f.Problem != "" {
 		if !b.subject.MayBeAbsent {
 			b.t.Fatalf("it cannot be used on this machine: %s", f.Problem)
