@@ -17,11 +17,7 @@ import (
 // UpdateTask implements driver.Updater. The task's cgroup stores the resources, so neither
 // the supervisor nor the handle needs them.
 func (d isolated) UpdateTask(ctx context.Context, id string, r driver.Resources) error {
-	c, err := d.Of(id)
-	if err != nil {
-		return err
-	}
-	status, err := c.Inspect(ctx, id)
+	status, err := d.Status(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -49,11 +49,7 @@ func about(act, id string, err error) error {
 
 // freezer returns the cgroup of a task that runs.
 func (t *Tasks) freezer(ctx context.Context, id string) (*driver.Cgroup, error) {
-	c, err := t.Of(id)
-	if err != nil {
-		return nil, err
-	}
-	status, err := c.Inspect(ctx, id)
+	status, err := t.Status(ctx, id)
 	if err != nil {
 		return nil, err
 	}

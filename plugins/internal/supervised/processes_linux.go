@@ -15,11 +15,7 @@ import (
 
 // ProcessStats implements driver.ProcessMeter.
 func (t *Tasks) ProcessStats(ctx context.Context, id string) (map[string]driver.PidStats, error) {
-	c, err := t.Of(id)
-	if err != nil {
-		return nil, err
-	}
-	status, err := c.Inspect(ctx, id)
+	status, err := t.Status(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -99,6 +99,15 @@ func (t *Tasks) Of(id string) (*supervisor.Client, error) {
 	return c, nil
 }
 
+// Status returns what the supervisor knows of a task, or NotFound.
+func (t *Tasks) Status(ctx context.Context, id string) (supervisor.Status, error) {
+	c, err := t.Of(id)
+	if err != nil {
+		return supervisor.Status{}, err
+	}
+	return c.Inspect(ctx, id)
+}
+
 func (t *Tasks) learn(id string, c *supervisor.Client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,11 +256,7 @@ func (t *Tasks) Destroy(ctx context.Context, id string, force bool) error {
 
 // InspectTask implements driver.Driver.
 func (t *Tasks) InspectTask(ctx context.Context, id string) (*driver.TaskStatus, error) {
-	c, err := t.Of(id)
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.Inspect(ctx, id)
+	s, err := t.Status(ctx, id)
 	if err != nil {
 		return nil, err
 	}
