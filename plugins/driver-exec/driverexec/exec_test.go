@@ -34,6 +34,19 @@ func needIsolation(t testing.TB) {
 
 func TestExecKeepsTheContract(t *testing.T) {
 	needIsolation(t)
+	o := contract(t, "exec", driverexec.NewExec)
+	o.Script = shell
+	o.Task = func(c *driver.TaskConfig) {
+		openFolders(t, c)
+		c.Env["NOMAD_TASK_DIR"] = "/local"
+	}
+	drivertest.Run(t, o)
+}
+
+// contract returns options with which a driver of this package is checked against the contract,
+// in this process and as a plugin. Its supervisor ends with the test.
+func contract[D closer](t *testing.T, name string, open func(dir string) D) drivertest.Options {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "driverexec")
 	if err != nil {
 		t.Fatal(err)
@@ -43,9 +56,9 @@ func TestExecKeepsTheContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	drivertest.Run(t, drivertest.Options{
+	return drivertest.Options{
 		New: func(t *testing.T) driver.Driver {
-			d := driverexec.NewExec(filepath.Join(dir, "driver-exec"))
+			d := open(filepath.Join(dir, "driver-exec"))
 			t.Cleanup(func() {
 				if err := d.Close(); err != nil {
 					t.Error(err)
@@ -53,21 +66,24 @@ func TestExecKeepsTheContract(t *testing.T) {
 			})
 			return d
 		},
-		Binary: exe, Name: "exec",
+		Binary: exe, Name: name,
 		Env: []string{"DRIVEREXEC_TEST_PLUGIN=1", plugin.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
-		Script: func(s string) map[string]any {
-			return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}}
-		},
-		Task: func(c *driver.TaskConfig) {
-			// As created by the agent, for tasks of any user.
-			for _, sub := range []string{"local", "secrets", "tmp"} {
-				if err := os.Chmod(filepath.Join(c.TaskDir, sub), 0o777); err != nil {
-					t.Fatal(err)
-				}
-			}
-			c.Env["NOMAD_TASK_DIR"] = "/local"
-		},
-	})
+	}
+}
+
+// shell is the config of a task that runs a script.
+func shell(s string) map[string]any {
+	return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}}
+}
+
+// openFolders gives tasks of any user access to a task's folders, as the agent does.
+func openFolders(t *testing.T, c *driver.TaskConfig) {
+	t.Helper()
+	for _, sub := range []string{"local", "secrets", "tmp"} {
+		if err := os.Chmod(filepath.Join(c.TaskDir, sub), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // endSupervisor ends an idle supervisor.

@@ -20,7 +20,6 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
 	"github.com/drover-project/drover/sdk/errdefs"
-	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // needJava skips the test if there is no JVM. CI has one.
@@ -89,40 +88,16 @@ func placeProbe(t testing.TB, dir string) {
 // A real JVM runs the scripts of the suite. Probe sends their signals and exits.
 func TestJavaKeepsTheContract(t *testing.T) {
 	needJava(t)
-	dir, err := os.MkdirTemp("", "driverexec")
-	if err != nil {
-		t.Fatal(err)
+	o := contract(t, "java", driverexec.NewJava)
+	o.Script = func(s string) map[string]any {
+		return map[string]any{"jar_path": "local/probe.jar", "jvm_options": small, "args": []any{"sh", s}}
 	}
-	t.Cleanup(func() { endSupervisor(t, filepath.Join(dir, "driver-exec")); _ = os.RemoveAll(dir) })
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	o.Task = func(c *driver.TaskConfig) {
+		openFolders(t, c)
+		placeProbe(t, filepath.Join(c.TaskDir, "local"))
+		c.Env["NOMAD_TASK_DIR"], c.Resources.MemoryMB = "/local", 256
 	}
-	drivertest.Run(t, drivertest.Options{
-		New: func(t *testing.T) driver.Driver {
-			d := driverexec.NewJava(filepath.Join(dir, "driver-exec"))
-			t.Cleanup(func() {
-				if err := d.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			return d
-		},
-		Binary: exe, Name: "java",
-		Env: []string{"DRIVEREXEC_TEST_PLUGIN=1", plugin.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
-		Script: func(s string) map[string]any {
-			return map[string]any{"jar_path": "local/probe.jar", "jvm_options": small, "args": []any{"sh", s}}
-		},
-		Task: func(c *driver.TaskConfig) {
-			for _, sub := range []string{"local", "secrets", "tmp"} {
-				if err := os.Chmod(filepath.Join(c.TaskDir, sub), 0o777); err != nil {
-					t.Fatal(err)
-				}
-			}
-			placeProbe(t, filepath.Join(c.TaskDir, "local"))
-			c.Env["NOMAD_TASK_DIR"], c.Resources.MemoryMB = "/local", 256
-		},
-	})
+	drivertest.Run(t, o)
 }
 
 func TestAJarRunsFromTheTasksDirectoryWithItsOptionsAndArguments(t *testing.T) {

@@ -23,7 +23,6 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/driver/v1/drivertest"
 	"github.com/drover-project/drover/sdk/errdefs"
-	"github.com/drover-project/drover/sdk/plugin"
 )
 
 func TestMain(m *testing.M) {
@@ -45,44 +44,10 @@ func TestMain(m *testing.M) {
 }
 
 func TestRawExecKeepsTheContract(t *testing.T) {
-	dir, err := os.MkdirTemp("", "driverexec")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		c, err := supervisor.Open(context.Background(), filepath.Join(dir, "driver-exec"))
-		if err == nil {
-			err = c.Shutdown(context.Background())
-		}
-		if err == nil {
-			err = c.Close()
-		}
-		if err != nil {
-			t.Error(err)
-		}
-		_ = os.RemoveAll(dir)
-	})
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	drivertest.Run(t, drivertest.Options{
-		New: func(t *testing.T) driver.Driver {
-			d := driverexec.NewRawExec(filepath.Join(dir, "driver-exec"))
-			t.Cleanup(func() {
-				if err := d.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			return d
-		},
-		Binary: exe, Name: "raw_exec",
-		Env:    []string{"DRIVEREXEC_TEST_PLUGIN=1", plugin.StateDirEnv + "=" + dir, "DROVER_SUPERVISOR_IDLE=1s"},
-		Config: map[string]any{"enabled": true},
-		Script: func(s string) map[string]any {
-			return map[string]any{"command": "/bin/sh", "args": []any{"-c", s}}
-		},
-	})
+	o := contract(t, "raw_exec", driverexec.NewRawExec)
+	o.Config = map[string]any{"enabled": true}
+	o.Script = shell
+	drivertest.Run(t, o)
 }
 
 func TestATaskThatNamesAUserRunsAsItAndOpensItsOutputAgain(t *testing.T) {
