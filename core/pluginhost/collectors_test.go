@@ -196,7 +196,14 @@ func collecting(t *testing.T, h *pluginhost.Host, version, fault string, collect
 	if len(collectors) > 0 {
 		list = `"` + strings.Join(collectors, `","`) + `"`
 	}
-	body := fmt.Appendf(append([]byte{}, versioned()...), "\n{\"Version\":%q,\"Fault\":%q,\"Drivers\":[\"shell\"],\"Collectors\":[%s]}", version, fault, list)
+	return installVersioned(t, h, version, fmt.Sprintf(`"Fault":%q,"Drivers":["shell"],"Collectors":[%s]`, fault, list))
+}
+
+// installVersioned installs a version of the plugin versioned. what are fields of JSON that say
+// what the version serves.
+func installVersioned(t *testing.T, h *pluginhost.Host, version, what string) error {
+	t.Helper()
+	body := fmt.Appendf(append([]byte{}, versioned()...), "\n{\"Version\":%q,%s}", version, what)
 	path := filepath.Join(t.TempDir(), "versioned-"+version)
 	if err := os.WriteFile(path, body, 0o755); err != nil {
 		t.Fatal(err)

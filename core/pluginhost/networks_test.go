@@ -6,11 +6,6 @@
 package pluginhost_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"syscall"
@@ -24,13 +19,7 @@ import (
 // networking installs a version of a plugin with one network plugin.
 func networking(t *testing.T, h *pluginhost.Host, version string) {
 	t.Helper()
-	body := fmt.Appendf(append([]byte{}, versioned()...), "\n{\"Version\":%q,\"Drivers\":[\"shell\"],\"Networks\":[\"net\"]}", version)
-	path := filepath.Join(t.TempDir(), "versioned-"+version)
-	if err := os.WriteFile(path, body, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(body)
-	if _, err := h.Install(t.Context(), pluginhost.Release{Name: "versioned", Version: version, Source: path, Digest: "sha256:" + hex.EncodeToString(sum[:])}); err != nil {
+	if err := installVersioned(t, h, version, `"Drivers":["shell"],"Networks":["net"]`); err != nil {
 		t.Fatal(err)
 	}
 }

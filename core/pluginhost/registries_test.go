@@ -6,16 +6,10 @@
 package pluginhost_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
 
-	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/registry"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -26,13 +20,7 @@ func TestServicesStayRegisteredOverTheDeathOfTheirPlugin(t *testing.T) {
 	if _, err := h.SyncServices(t.Context(), "book", r); !errdefs.IsNotFound(err) {
 		t.Fatalf("without a plugin: %v, want NotFound", err)
 	}
-	body := fmt.Appendf(append([]byte{}, versioned()...), "\n{\"Version\":\"1.0.0\",\"Drivers\":[\"shell\"],\"Registries\":[\"book\"]}")
-	path := filepath.Join(t.TempDir(), "versioned")
-	if err := os.WriteFile(path, body, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(body)
-	if _, err := h.Install(t.Context(), pluginhost.Release{Name: "versioned", Version: "1.0.0", Source: path, Digest: "sha256:" + hex.EncodeToString(sum[:])}); err != nil {
+	if err := installVersioned(t, h, "1.0.0", `"Drivers":["shell"],"Registries":["book"]`); err != nil {
 		t.Fatal(err)
 	}
 	if st := only(t, h); !slices.Equal(st.Registries, []string{"book"}) {

@@ -7,8 +7,6 @@ package pluginhost_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,13 +22,7 @@ import (
 // storing installs a version of a plugin with one storage plugin.
 func storing(t *testing.T, h *pluginhost.Host, version string) {
 	t.Helper()
-	body := fmt.Appendf(append([]byte{}, versioned()...), "\n{\"Version\":%q,\"Volumes\":[\"vol\"]}", version)
-	path := filepath.Join(t.TempDir(), "versioned-"+version)
-	if err := os.WriteFile(path, body, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(body)
-	if _, err := h.Install(t.Context(), pluginhost.Release{Name: "versioned", Version: version, Source: path, Digest: "sha256:" + hex.EncodeToString(sum[:])}); err != nil {
+	if err := installVersioned(t, h, version, `"Volumes":["vol"]`); err != nil {
 		t.Fatal(err)
 	}
 }
