@@ -8,6 +8,7 @@
 package hostvolumes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,14 +60,10 @@ type Limits struct {
 }
 
 func (l *Limits) setDefaults() {
-	for _, d := range []struct {
-		of *time.Duration
-		to time.Duration
-	}{{&l.Fingerprint, 5 * time.Second}, {&l.Change, time.Minute}, {&l.Look, 30 * time.Second}, {&l.Again, 10 * time.Second}} {
-		if *d.of == 0 {
-			*d.of = d.to
-		}
-	}
+	l.Fingerprint = cmp.Or(l.Fingerprint, 5*time.Second)
+	l.Change = cmp.Or(l.Change, time.Minute)
+	l.Look = cmp.Or(l.Look, 30*time.Second)
+	l.Again = cmp.Or(l.Again, 10*time.Second)
 }
 
 // Phases of a record.

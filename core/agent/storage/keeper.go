@@ -74,14 +74,11 @@ type Limits struct {
 }
 
 func (l *Limits) setDefaults() {
-	for _, d := range []struct {
-		of *time.Duration
-		to time.Duration
-	}{{&l.Start, 30 * time.Second}, {&l.Again, 2 * time.Second}, {&l.Sweep, time.Minute}, {&l.Retry, 200 * time.Millisecond}, {&l.Gone, 5 * time.Minute}} {
-		if *d.of == 0 {
-			*d.of = d.to
-		}
-	}
+	l.Start = cmp.Or(l.Start, 30*time.Second)
+	l.Again = cmp.Or(l.Again, 2*time.Second)
+	l.Sweep = cmp.Or(l.Sweep, time.Minute)
+	l.Retry = cmp.Or(l.Retry, 200*time.Millisecond)
+	l.Gone = cmp.Or(l.Gone, 5*time.Minute)
 }
 
 // retryMax is the longest pause before a call is repeated.
