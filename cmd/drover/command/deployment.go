@@ -62,14 +62,7 @@ func (s *session) standing(ctx context.Context, d *model.Deployment) {
 	if !d.Active() {
 		return
 	}
-	x, err := s.client.ExplainDeployment(ctx, d.ID)
-	if err != nil { // an older agent, or the deployment has just been removed
-		return
-	}
-	s.title("\nWhat it waits for")
-	for _, line := range x.Says {
-		s.printf("%s", visible(line))
-	}
+	s.waitsFor(s.client.ExplainDeployment(ctx, d.ID))
 }
 
 func deploymentList() spec {

@@ -214,8 +214,13 @@ func (s *session) waiting(ctx context.Context, e *model.Evaluation) {
 	if e.Status != model.EvalStatusBlocked && len(e.FailedTGAllocs) == 0 {
 		return
 	}
-	x, err := s.client.ExplainEvaluation(ctx, e.ID)
-	if err != nil { // an older agent, or the evaluation has just been removed
+	s.waitsFor(s.client.ExplainEvaluation(ctx, e.ID))
+}
+
+// waitsFor prints the sentences of an explanation. An error means that the agent is an older
+// one, or that the object has just been removed; then there is nothing to print.
+func (s *session) waitsFor(x *model.Explanation, err error) {
+	if err != nil {
 		return
 	}
 	s.title("\nWhat it waits for")
