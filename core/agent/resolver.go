@@ -73,7 +73,7 @@ func (r *resolver) Answers(gateway netip.Addr) bool {
 	return err == nil
 }
 
-// restore answers again the tasks that another process of the agent has started.
+// restore makes the resolver answer tasks that an earlier process of the agent has started.
 func (r *resolver) restore() {
 	if r == nil || !r.agent.cfg.DNS.Tasks {
 		return

@@ -67,8 +67,8 @@ func listAfter(begin func(*http.Request, *query) (func(View, *query) result, err
 	}}
 }
 
-// one reads one object of the first of the tables. An error of load says that there is
-// none.
+// one reads one object from the first of the tables. If load returns an error, the object does
+// not exist.
 func one[T any](load func(View, *query) (T, error), modified func(T) uint64, show func(View, *query, T) result, tables ...string) *action {
 	return of(tables, func(v View, q *query) answer {
 		row, err := load(v, q)

@@ -93,8 +93,8 @@ func (d *Dispatcher) admit(nodeID string, now time.Time) error {
 	return d.returns.admit(now)
 }
 
-// arrive is admit for a node that registers. The caller calls arrived at the end of the
-// registration.
+// arrive does for a node that registers what admit does for other calls. The caller must call
+// arrived at the end of the registration.
 func (d *Dispatcher) arrive(nodeID string, now time.Time) (arrived func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

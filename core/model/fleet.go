@@ -5,20 +5,20 @@ package model
 
 import "slices"
 
-// Fleet is the nodes of a state in the form in which decisions go through all of them: as
-// arrays, and sorted into kinds, so that a question which has one answer for all nodes of a
-// kind is asked once. It is shared and never changes.
+// Fleet has the nodes of a state in a form that makes it fast to go through all of them: as
+// arrays, and sorted into kinds, so that a check with the same result for all nodes of a kind
+// is made once. It is shared and never changes.
 type Fleet struct {
 	Nodes    []*Node    // ordered by id; a node is a row
 	Capacity []NodeUse  // by row: what allocs may use
 	Kind     []int32    // by row: its index in Kinds
 	Kinds    []NodeKind // some may have no nodes
-	Count    []int      // by kind: how many nodes there are of it
+	Count    []int      // by kind: its number of nodes
 	byKind   map[NodeKind]int32
 }
 
-// NodeKind is what nodes have in common of which checks give the same answer, as long as
-// they do not look at what is unique to a node: see NodeTraits.
+// NodeKind is what the nodes of one kind have in common. Checks that do not look at what is
+// unique to a node have the same result for all of them: see NodeTraits.
 type NodeKind struct {
 	Ready      bool
 	Pool       string

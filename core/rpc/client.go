@@ -35,7 +35,7 @@ type Client struct {
 	known      []string // configured addresses, then those learned from servers
 	current    string   // to which the newest connection was made
 	via        string   // which of known led to current: maybe the name of a machine or service
-	fixed      bool     // nothing is learned
+	fixed      bool     // known never grows: addresses from servers are ignored
 
 	beats atomic.Pointer[beats] // nil unless a session takes heartbeats
 }

@@ -386,8 +386,8 @@ func (pl *placer) use(o *option, sign int64) {
 	pl.cluster.cols.Use(o.row, rank.Ask{CPU: sign * f[0], Memory: sign * f[1], Disk: sign * f[2]})
 }
 
-// evictOn makes room on a row that was chosen. It returns false if another row has to be
-// chosen: this one costs more than it seemed, or cannot be used.
+// evictOn makes room on a row that was chosen. It returns false if the caller has to choose
+// again, because the row costs more than it seemed or cannot be used.
 func (pl *placer) evictOn(row int, id string) bool {
 	if !pl.lent(row) {
 		return true

@@ -12,9 +12,9 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// hold records in the evaluation what its groups wait for, and returns those that go on
-// waiting. The evaluation fails with those that have waited for too long: nothing tries them
-// again by itself.
+// hold records in the evaluation what its groups wait for, and returns the groups that go on
+// waiting. If a group has waited for too long, the evaluation fails, because nothing would try
+// that group again.
 func (p *process) hold(e *model.Evaluation, held map[string]*model.Hold) (waits map[string]*model.Hold) {
 	e.Held = nil
 	if len(held) == 0 {

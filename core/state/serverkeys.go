@@ -72,7 +72,7 @@ func (tx *Tx) WrapRootKey(k *model.RootKey, wraps []model.RootKeyWrap, unseal bo
 	tx.changeRootKey(&c)
 }
 
-// changeRootKey stores a changed key of the keyring without an effect on the others.
+// changeRootKey stores a changed key of the keyring and leaves the other keys as they are.
 func (tx *Tx) changeRootKey(k *model.RootKey) {
 	k.ModifyIndex = tx.index
 	record(tx, rootKeyTable, rootKeyTable.in(tx.t).put(k), k)

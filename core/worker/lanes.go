@@ -45,9 +45,9 @@ func (l Lanes) Strict() bool {
 	return l.Store.View().SchedulerConfig().QueueOrder == model.QueuePriority
 }
 
-// needOf returns what a blocked evaluation waits for. The amounts are unknown if a node
-// needs less free room than a new alloc takes: because the job replaces its own allocs or
-// may preempt those of others, or because the room depends on the node.
+// needOf returns what a blocked evaluation waits for. It leaves the amounts out if less free
+// room than a new alloc takes can be enough: because the job replaces its own allocs, because
+// it may preempt those of others, or because the room that an alloc takes depends on the node.
 func needOf(view *state.View, e *model.Evaluation) queue.Need {
 	job := view.JobByID(e.Namespace, e.JobID)
 	if job == nil {

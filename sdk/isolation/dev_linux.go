@@ -208,7 +208,7 @@ func (t *tree) sys(groups *groups) error {
 		// Use the same directory name as on the machine, where hierarchies are mounted here.
 		rel, ok := strings.CutPrefix(filepath.Clean(dir), root+"/")
 		if !ok {
-			continue // mounted elsewhere here; the task is in that cgroup anyway
+			continue // this machine mounts it elsewhere: the task is in the cgroup, but does not see it
 		}
 		hierarchy, _, _ := strings.Cut(rel, "/")
 		if err := t.bind(Bind{Source: dir, Target: filepath.Join(root, hierarchy), ReadOnly: true}, noDevice|noSetuid); err != nil {

@@ -269,7 +269,7 @@ func (r *Runner) renew(name string) {
 	}
 }
 
-// renewOnce returns the identities whose tokens were replaced.
+// renewOnce replaces the tokens of a task that are due, and returns their identities.
 func (r *Runner) renewOnce(name string, job *model.Task) (renewed []*model.WorkloadIdentity, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, renewTry)
 	defer cancel()

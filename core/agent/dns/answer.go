@@ -81,7 +81,8 @@ func (s *Server) instances(ctx context.Context, w wanted) ([]Instance, error) {
 	return out, nil
 }
 
-// maxRecords is the most instances in an answer; of more, some are drawn.
+// maxRecords is how many instances an answer has at most. If there are more, it has a random
+// selection.
 const maxRecords = 1000
 
 // hosts answers with the addresses of instances. If all of them are names of machines, one of

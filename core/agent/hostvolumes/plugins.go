@@ -95,8 +95,8 @@ func (k *Keeper) setPlugin(name string, p *executable, at stamp, err error) {
 	}
 }
 
-// executables returns the executables of the directory of plugins. Names that could not be
-// typed in a specification, and that of the built-in plugin, are left out.
+// executables returns the executables in the directory of plugins. It leaves out those with
+// names that a specification cannot have, and with the name of the built-in plugin.
 func (k *Keeper) executables() map[string]stamp {
 	out := map[string]stamp{}
 	entries, err := os.ReadDir(k.cfg.PluginDir)

@@ -85,7 +85,7 @@ func (l *logReader) watchFolder() {
 	}
 	folder, err := l.dir.Open(allocdir.SharedDir + "/" + allocdir.LogsDir)
 	if err != nil {
-		return // the reader looks by itself too
+		return // the reader looks for files at intervals, too
 	}
 	l.folder = folder
 	l.s.wake.add(folder)

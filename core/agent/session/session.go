@@ -67,7 +67,7 @@ type Updates interface {
 
 // Schemas are the schemas of the node's drivers.
 type Schemas interface {
-	// Wanted returns the bodies of hashes that may be sent now.
+	// Wanted returns the schemas with the hashes, as far as they may be sent now.
 	Wanted(hashes []string, now time.Time) [][]byte
 	// Sent notes how sending them went.
 	Sent(bodies [][]byte, err error, now time.Time)
@@ -136,7 +136,7 @@ func (s *Session) Identity() rpc.Identity {
 // AddEvents adds events of the node, which servers hear of at the next registration.
 func (s *Session) AddEvents(events []*model.NodeEvent) { s.events.add(events) }
 
-// errTrusted ends a session so that the next one sends everything again.
+// errTrusted ends a session, so that the node sends everything again in the next one.
 var errTrusted = errdefs.Abortedf("an operator has agreed to the servers")
 
 // Run keeps the node registered and attached until ctx ends. Each session may be with

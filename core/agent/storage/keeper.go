@@ -199,8 +199,8 @@ func (k *Keeper) tell() {
 // maxSocket is how long the path of a socket may be.
 const maxSocket = 100
 
-// socketsOf is where the sockets of drivers are. It is elsewhere if the paths of sockets
-// would be too long.
+// socketsOf returns the directory of the drivers' sockets. It is below dir, unless the paths of
+// the sockets would be too long there.
 func socketsOf(dir string) string {
 	out := filepath.Join(dir, "plugins")
 	if len(out)+len("/0123456789abcdef/"+socketName) <= maxSocket {

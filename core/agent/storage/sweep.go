@@ -78,7 +78,8 @@ func (k *Keeper) sweepPlugin(ctx context.Context, plugin string) error {
 	return nil
 }
 
-// stray reports whether something of a publication belongs to no alloc.
+// stray reports whether a volume is published at, or staged for, a path of this node that no
+// alloc uses.
 func (k *Keeper) stray(plugin string, p volume.Publication) bool {
 	for _, target := range p.TargetPaths {
 		if id, ours := k.allocOf(plugin, target); ours && !k.cfg.Uses(id) {

@@ -84,7 +84,7 @@ func (r *Roots) build(ctx context.Context, taskDir string) error {
 	return nil
 }
 
-// show puts a part of the machine into a task's folder. Machines differ: what is not there
+// show puts a part of the machine into a task's folder. A part that this machine does not have
 // is left out.
 func show(task int, s Seen) error {
 	source, err := unix.Open(s.Source, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -134,7 +134,8 @@ func (d *Driver) plan(ctx context.Context, task *driver.TaskConfig, agent agentC
 	return l, nil
 }
 
-// identity returns what a checkpoint of the VM says of it, or nil if args of the task decide it.
+// identity returns what a checkpoint records about the VM, or nil if it depends on the args of
+// the task.
 func identity(c *taskConfig, task *driver.TaskConfig, extra userArgs) *manifest {
 	if extra.has("-machine", "-M", "-m") {
 		return nil

@@ -15,9 +15,9 @@ import (
 	pb "github.com/drover-project/drover/core/pluginhost/internal/nomadpb/driver"
 )
 
-// An executor is a process of its own for each task: it enters the cgroups that a
-// host of the reference's protocol has made, starts the task, and says on file 3 whether
-// that worked. As those do, it leaves the task running where it did not.
+// An executor is a process of its own for each task. It enters the cgroups that a host of the
+// reference's protocol has made, starts the task, and says on file 3 whether all that worked.
+// If something failed, a task that was started runs on, as with the reference's executors.
 
 // executorMode is the first argument of an executor; the cgroups and the command follow.
 const executorMode = "execute"

@@ -40,7 +40,7 @@ var (
 // New returns a plugin with the given name, whose volumes are in dir.
 func New(name, dir string) *Volume { return &Volume{name: name, dir: dir} }
 
-// meta is what is stored of a volume, beside its folder. It is removed last.
+// meta is what is stored about a volume, in a file beside its folder. The file is removed last.
 type meta struct {
 	ID       string
 	Capacity int64
