@@ -106,7 +106,7 @@ func textFunctions() map[string]function {
 	}
 }
 
-// title writes the first letter of each word as a capital.
+// title writes the first letter of each word large.
 func title(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {
