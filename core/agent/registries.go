@@ -82,7 +82,7 @@ func (a *Agent) loginOf(id string) (logins.Login, error) {
 	return logins.Login{}, errdefs.NotFoundf("the task of login %q has ended", id)
 }
 
-// ownServices returns what the agent registers of itself in a cluster.
+// ownServices returns the registrations of the agent itself in a cluster.
 func (a *Agent) ownServices(registryName, cluster string) []registry.Registration {
 	how, ok := a.cfg.Advertise[registryName][cluster]
 	if !ok {

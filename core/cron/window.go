@@ -14,7 +14,7 @@ import (
 type Window struct{ start, end *Schedule }
 
 // windowMemory is how far back the last opening and the last closing are searched. A window
-// that has done neither for longer is closed.
+// that has neither opened nor closed for longer counts as closed.
 const windowMemory = 5 * 366 * 24 * time.Hour
 
 // NewWindow returns the window that opens and closes at the times of two expressions, in a

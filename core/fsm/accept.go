@@ -176,7 +176,8 @@ func (c *acceptance) refusePlace(i int) {
 	}
 }
 
-// checkPlaces rejects new allocs whose dependencies other than the node have changed.
+// checkPlaces rejects new allocs if something that they depend on has changed, other than
+// their node.
 func (c *acceptance) checkPlaces() {
 	for i, a := range c.p.Place {
 		why := c.joinRefused(a.DeploymentID)

@@ -149,7 +149,7 @@ func (h *Host) dropInstances(ctx context.Context, plugin string) {
 	}
 }
 
-// renewInstances lets the instances of a plugin run its present version.
+// renewInstances replaces the instances of a plugin by ones of its present version.
 func (h *Host) renewInstances(ctx context.Context, plugin string) {
 	for _, s := range h.instancesOf(plugin) {
 		if err := s.Reload(ctx); err != nil && ctx.Err() == nil {

@@ -55,7 +55,7 @@ type explainer struct {
 	work int // nodes and allocs that the runs have gone through
 }
 
-// enough reports whether the runs have cost what one explanation may cost.
+// enough reports whether the runs have used up what one explanation may cost.
 func (x *explainer) enough() bool { return x.runs >= maxRuns || x.work >= maxWork }
 
 // process runs the scheduler with another form of the job, and other nodes.

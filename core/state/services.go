@@ -90,7 +90,7 @@ func (tx *Tx) Deregister(r *model.ServiceRegistration) {
 }
 
 // registerAnew brings back registrations that an operator removed, if this write updates
-// the alloc or starts one of its tasks: then a node registers its services.
+// the alloc or starts one of its tasks. On these two occasions a node registers services.
 func registerAnew(old, a *model.Allocation) {
 	if old == nil || len(a.Deregistered) == 0 {
 		return

@@ -20,8 +20,8 @@
 // filter, sorted by name. It is never changed afterwards, so sinks share it without
 // copying. A gauge is the current value. A counter is the sum since the process
 // started: a protocol that needs differences stores the previous value, by Sample.Key.
-// So is a histogram, with its buckets. A summary has its sum and count since then, and in Recent the values of the
-// recorder's newest interval.
+// A histogram is the sums of its buckets since then. A summary has its sum and count since
+// then, and in Recent the values of the recorder's newest interval.
 //
 // A slow sink delays no other: a set that arrives while Publish is still running is
 // dropped for that sink and counted as drover.telemetry.dropped_sets. An error of

@@ -50,7 +50,8 @@ func (k *Keeper) ownPlugin(p *pluginhost.VolumeFingerprint) *model.CSIInfo {
 	return r
 }
 
-// add adds the parts that a report is about.
+// add adds a report to those of controllers, of nodes, or both: where it has a part of that
+// kind, and no earlier report has taken the place.
 func add(r *model.CSIInfo, controllers, nodes map[string]*model.CSIInfo) {
 	if r.ControllerInfo != nil && controllers[r.PluginID] == nil {
 		one := *r

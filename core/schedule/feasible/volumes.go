@@ -145,8 +145,8 @@ func groupOfAlloc(s VolumeView, a *model.Allocation) (*model.Job, *model.TaskGro
 	return job, tg
 }
 
-// mountsFit returns why a new alloc cannot use the volumes that it requests of n beside the
-// holders, or "".
+// mountsFit returns why a new alloc on n cannot use the volumes that it requests while the
+// holders use them, or "".
 func mountsFit(s VolumeView, n *model.Node, ms []mount, previous string, holders []*model.Allocation) string {
 	for i := range ms {
 		if why := ms[i].refused(s, n); why != "" {

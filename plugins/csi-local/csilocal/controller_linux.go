@@ -58,7 +58,8 @@ var singleNode = []csi.VolumeCapability_AccessMode_Mode{
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER,
 }
 
-// want reads capabilities and parameters. The text says what does not fit; "" if all does.
+// want reads capabilities and parameters. problem says what is wrong with them; "" means
+// nothing.
 func want(caps []*csi.VolumeCapability, parameters map[string]string) (w wanted, problem string) {
 	w.kind = kindLoop
 	standard := "ext4"

@@ -90,7 +90,7 @@ func open(name string, file *unix.Stat_t) (*os.File, error) {
 		return nil, fmt.Errorf("open a loop device: %w", err)
 	}
 	if !isOf(device, file) {
-		_ = device.Close() // nothing was done to it
+		_ = device.Close() // an error does not matter: nothing was written
 		return nil, nil
 	}
 	return device, nil

@@ -1,11 +1,11 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package driverdocker is the driver docker: tasks as containers of a Docker
-// daemon. It owns what a task's config means to Docker, images and their removal,
-// the following of containers, their logs, statistics and what is left of them.
-// It owns no container: those are the daemon's, so that nothing is lost when this
-// process dies. Only plugins/driver-docker and cmd/drover-plugins import it.
+// Package driverdocker is the driver docker, which runs tasks as containers of a Docker daemon.
+// It owns the translation of a task's config for Docker, the images and their removal, and the
+// watching of containers: their ends, logs and statistics, and the removal of what they leave
+// behind. The daemon owns the containers, so nothing is lost when the driver's process dies.
+// Only plugins/driver-docker and cmd/drover-plugins import it.
 package driverdocker
 
 import (

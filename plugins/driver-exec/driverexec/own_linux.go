@@ -17,11 +17,11 @@ import (
 	"github.com/drover-project/drover/plugins/internal/cgroup"
 )
 
-// ownGroup is a cgroup of version 2 that one command has below that of its task. It keeps all
-// processes of the command together, whatever session they move to, so that they can be killed
-// when the command may not go on. The limits of the task hold in it. What a command leaves
-// behind when it ends by itself stays, and ends with the task. It may be nil: then there is
-// only the session.
+// ownGroup is the cgroup (of version 2) of one command, below the cgroup of its task, whose
+// limits apply in it. If the command has to be ended early, all of its processes are killed by
+// this cgroup, even those that have moved to another session. If the command ends by itself, the
+// processes that it leaves behind stay, and end with the task. A nil ownGroup means that the
+// processes are found only by their session.
 type ownGroup struct {
 	dir string
 	fd  int
