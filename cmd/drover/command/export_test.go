@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"testing"
+	"time"
 )
 
 // Entry is a command as the CLI reference documents it.
@@ -77,3 +79,10 @@ var BatchSize = batchSize
 
 // RedactFile is redactFile.
 var RedactFile = redactFile
+
+// DownloadWithin sets the time for a download for one test.
+func DownloadWithin(t *testing.T, limit time.Duration) {
+	was := downloadWithin
+	downloadWithin = limit
+	t.Cleanup(func() { downloadWithin = was })
+}

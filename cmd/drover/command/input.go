@@ -15,11 +15,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Limits of a file that a command reads or downloads.
-const (
-	maxInput       = 16 << 20
-	downloadWithin = time.Minute
-)
+// maxInput is the number of bytes of a file that a command reads or downloads.
+const maxInput = 16 << 20
+
+// downloadWithin is the time for a download; tests shorten it.
+var downloadWithin = time.Minute
 
 // readUpTo reads all of a source, and fails if it has more than limit bytes: part of a
 // file would have another meaning than the file.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/cmd/drover/command"
 )
@@ -67,6 +68,24 @@ func TestAJobFileMayBeDownloaded(t *testing.T) {
 				t.Errorf("%v %s: exit code %d, asked %v; want %q in:\n%s", args, path, r.code, f.writes(), says, r.err)
 			}
 		}
+	}
+}
+
+func TestADownloadThatTakesTooLongEnds(t *testing.T) {
+	command.DownloadWithin(t, 100*time.Millisecond)
+	for name, before := range map[string]string{"no answer": "", "no end": jobFile} {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if before != "" {
+				_, _ = io.WriteString(w, before)
+				_ = http.NewResponseController(w).Flush()
+			}
+			<-r.Context().Done() // until the command gives up
+		}))
+		f := newFake(t, nil)
+		if r := f.at(t, nil, "job", "run", web.URL+"/web.nomad.hcl"); r.code != 1 || !strings.Contains(r.err, "it took longer than 100ms") || len(f.writes()) > 0 {
+			t.Errorf("%s: exit code %d, asked %v: %s", name, r.code, f.writes(), r.err)
+		}
+		web.Close()
 	}
 }
 
