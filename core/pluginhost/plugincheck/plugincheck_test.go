@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	built = dir
-	for _, pkg := range []string{"sdk/driver/v1/drivertest/testdata/driver-shell", "sdk/device/v1/devicetest/testdata/device-file", "core/pluginhost/testdata/nomadplugin", "core/pluginhost/testdata/testplugin"} {
+	for _, pkg := range []string{"sdk/driver/v1/drivertest/testdata/driver-shell", "sdk/device/v1/devicetest/testdata/device-file", "core/pluginhost/testdata/nomadplugin", "core/pluginhost/testdata/testplugin", "core/pluginhost/testdata/versionplugin"} {
 		if out, err := exec.Command("go", "build", "-o", dir+"/", module+pkg).CombinedOutput(); err != nil {
 			panic(string(out))
 		}
@@ -222,6 +222,29 @@ func TestTwoOfOneKindWithOneNameAreTold(t *testing.T) {
 		if !strings.Contains(problems, "two of kind "+kind+" have the same name") {
 			t.Errorf("not told of kind %s: %s", kind, problems)
 		}
+	}
+}
+
+func TestAProcessThatSaysSomethingElseThanTheOneBeforeIsTold(t *testing.T) {
+	body, err := os.ReadFile(filepath.Join(built, "versionplugin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, version := range []string{"1", "2"} {
+		one := append(slices.Clone(body), "\n{\"Version\": \""+version+"\", \"Drivers\": [\"shell\"]}"...)
+		if err := os.WriteFile(filepath.Join(dir, version), one, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "fickle")
+	script := "#!/bin/sh\n[ -e " + dir + "/again ] && exec " + dir + "/2\n: > " + dir + "/again; exec " + dir + "/1\n"
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, plugincheck.Options{Path: path, Skip: append(except(), "by-hand")})
+	if got := outcomes(r)[conformance.Failed]; !slices.Equal(got, []string{"killed"}) {
+		t.Errorf("failed %q: %+v", got, r.Parts[0].Results)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ import (
 // look is what one process of the plugin reported about itself.
 type look struct {
 	foreign bool
+	version string
 	drivers []driver.Info
 	devices []device.Info
 	// collectors measure the machine.
@@ -107,8 +109,13 @@ func (c *checker) process(ctx context.Context) *look {
 		c.checkNames(t, first)
 	})
 	c.own(ctx, "killed", "after the process was killed a new one says the same", func(t *conformance.T) {
-		if again := c.look(t); !slices.Equal(again.names(), first.names()) {
-			t.Errorf("the first process served %q and the next %q", first.names(), again.names())
+		again := c.look(t)
+		if !slices.Equal(again.names(), first.names()) {
+			t.Fatalf("the first process served %q and the next %q", first.names(), again.names())
+		}
+		// A connection asks for each Info once, so that only another process can show that it differs.
+		if !reflect.DeepEqual(again, first) {
+			t.Errorf("the first process said of itself: %+v\nand the next: %+v", *first, *again)
 		}
 	})
 	return first
@@ -138,7 +145,7 @@ func (c *checker) look(t *conformance.T) *look {
 	}
 	defer o.Kill()
 	c.describe(o)
-	l := &look{foreign: o.Foreign}
+	l := &look{foreign: o.Foreign, version: o.Info.Version}
 	for _, d := range o.Drivers {
 		l.drivers = append(l.drivers, d.Info())
 	}
