@@ -497,14 +497,17 @@ func TestACallWaitsForTheSessionOfANodeThatComes(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
 		s.register(t, idN1)
 		session, leave := context.WithCancel(ctx)
-		var ended <-chan error
-		time.AfterFunc(time.Second, func() { _, ended = s.attach(session, idN1, echo{}) })
+		came := make(chan (<-chan error), 1)
+		time.AfterFunc(time.Second, func() {
+			_, ended := s.attach(session, idN1, echo{})
+			came <- ended
+		})
 		begun := time.Now()
 		if _, err := s.Node(idN1); err != nil || time.Since(begun) > 1100*time.Millisecond {
 			t.Errorf("after %s: %v", time.Since(begun), err)
 		}
 		leave()
-		<-ended
+		<-<-came
 		time.Sleep(time.Minute) // its lease ends
 		begun = time.Now()
 		if _, err := s.Node(idN1); !errdefs.IsUnavailable(err) || time.Since(begun) != 0 {
