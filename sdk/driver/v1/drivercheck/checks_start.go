@@ -84,6 +84,7 @@ func checkStartCancelled(b *bench) {
 		_, _, err := b.d.StartTask(ctx, config)
 		cancel()
 		if err == nil {
+			b.makeRoom(config)
 			continue // the start finished first
 		}
 		b.refused("a start whose context ended", err, errdefs.DeadlineExceeded, errdefs.Canceled, errdefs.Unavailable)
@@ -100,6 +101,7 @@ func checkStartCancelled(b *bench) {
 			}
 			return err == nil
 		})
+		b.makeRoom(config)
 	}
 }
 
