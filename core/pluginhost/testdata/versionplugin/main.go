@@ -74,7 +74,7 @@ func serve(v version) error {
 		fmt.Fprintln(os.Stderr, "this version is no good")
 		os.Exit(1)
 	case "hangs":
-		select {}
+		<-time.After(time.Hour) // a wait without an end would be reported as a deadlock
 	case "crashes":
 		time.AfterFunc(time.Second, func() { os.Exit(2) })
 	}
