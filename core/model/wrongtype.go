@@ -73,8 +73,10 @@ func (u *unread) mistake(raw json.RawMessage, t reflect.Type, path string) strin
 		return ""
 	case own && t != timeType && errors.As(err, &wrong):
 		return notOf(below(path, wrong.Field), wrong.Type, raw)
+	case own && t != timeType && !strings.ContainsAny(path, ".["):
+		return err.Error() // clients know the reference's words for a field of the body itself
 	case own && t != timeType:
-		return strings.TrimPrefix(path+": ", ": ") + err.Error()
+		return path + ": " + err.Error()
 	}
 	return notOf(path, t, raw)
 }
