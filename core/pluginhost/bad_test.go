@@ -228,7 +228,7 @@ func TestAPluginThatTakesAnothersDriverNameAfterARestartIsRefused(t *testing.T) 
 	f := withFlags(t, &cfg)
 	h := beside(t, cfg)
 	f.raise(t)
-	if err := syscall.Kill(pluginOf(t, h, "usurps").PID, syscall.SIGKILL); err != nil {
+	if err := kill(pluginOf(t, h, "usurps").PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it is refused", func() bool {
@@ -245,7 +245,7 @@ func TestADriverThatIsCalledAnotherNameAfterARestartLeavesTheOldOneUnhealthy(t *
 	f := withFlags(t, &cfg)
 	h := beside(t, cfg)
 	f.raise(t)
-	if err := syscall.Kill(pluginOf(t, h, "renames").PID, syscall.SIGKILL); err != nil {
+	if err := kill(pluginOf(t, h, "renames").PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it serves the new name", func() bool {

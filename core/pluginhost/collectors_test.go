@@ -8,6 +8,7 @@ package pluginhost_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,13 +28,38 @@ import (
 // the files of the returned directory.
 func withCollectors(t *testing.T) (pluginhost.Config, string) {
 	t.Helper()
-	cfg, dir := config(t, "collects"), t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "speed"), []byte("900"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg.DriverConfig = map[string]map[string]any{"collects": {"dir": dir}}
+	cfg := config(t, "collects")
+	dir := needed(t, &cfg, "collects")
 	cfg.StatsInterval = 10 * time.Millisecond
 	return cfg, dir
+}
+
+// needed gives the collectors of a plugin a folder with something to collect, which it returns.
+// Plugins with users of their own can read it.
+func needed(t *testing.T, cfg *pluginhost.Config, plugin string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "collected")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(filepath.Join(dir, "speed"), []byte("900"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	cfg.DriverConfig = map[string]map[string]any{plugin: {"dir": dir}}
+	return dir
+}
+
+// reading returns the status of the host's only plugin once its process runs. A plugin of
+// collectors that nobody reads is not kept running.
+func reading(t *testing.T, h *pluginhost.Host) (st pluginhost.PluginStatus) {
+	t.Helper()
+	eventually(t, "a plugin that is read from runs", func() bool {
+		h.HostStats(t.Context())
+		st = only(t, h)
+		return st.PID > 0
+	})
+	return st
 }
 
 func value(s *stats.Sample, series string) float64 {
@@ -100,7 +126,7 @@ func TestACollectorOfTasksKnowsWhichRun(t *testing.T) {
 	run = append(run, stats.Task{ID: "a2/web", AllocID: "a2", Name: "web"})
 	mu.Unlock()
 	eventually(t, "a task that has started is measured, too", told("a1/web", "a2/web", "3"))
-	if err := syscall.Kill(only(t, h).PID, syscall.SIGKILL); err != nil {
+	if err := kill(only(t, h).PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -152,7 +178,7 @@ func TestAKilledCollectorLeavesItsLastValuesWithTheirTimeAndIsReadAgain(t *testi
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(only(t, h).PID, syscall.SIGKILL); err != nil {
+	if err := kill(only(t, h).PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the plugin's end is noticed", func() bool { return only(t, h).LastError != nil })

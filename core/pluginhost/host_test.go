@@ -114,6 +114,15 @@ func config(t *testing.T, plugins ...string) pluginhost.Config {
 	return cfg
 }
 
+// kill sends a signal to a plugin's process. A plugin at rest has none, and a signal to process 0
+// would reach these tests.
+func kill(pid int, signal syscall.Signal) error {
+	if pid <= 0 {
+		return errors.New("the plugin has no process")
+	}
+	return syscall.Kill(pid, signal)
+}
+
 func start(t *testing.T, cfg pluginhost.Config) *pluginhost.Host {
 	t.Helper()
 	h, err := pluginhost.New(cfg)

@@ -71,7 +71,7 @@ func TestOneProcessServesSeveralKindsAndNames(t *testing.T) {
 		startTask(t, d, "task-of-"+name, "sleep 600")
 		tasks[name] = d
 	}
-	if err := syscall.Kill(st.PID, syscall.SIGKILL); err != nil {
+	if err := kill(st.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "another process runs", func() bool {

@@ -52,7 +52,7 @@ func TestNetworksStayOverTheDeathAndTheUpgradeOfTheirPlugin(t *testing.T) {
 			return err == nil && reflect.DeepEqual(made, again)
 		})
 	}
-	if err := syscall.Kill(only(t, h).PID, syscall.SIGKILL); err != nil {
+	if err := kill(only(t, h).PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	same("after its plugin was killed")

@@ -33,7 +33,7 @@ func TestServicesStayRegisteredOverTheDeathOfTheirPlugin(t *testing.T) {
 	if _, err := h.SyncServices(t.Context(), "book", r); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(only(t, h).PID, syscall.SIGKILL); err != nil {
+	if err := kill(only(t, h).PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "another process knows the service", func() bool {

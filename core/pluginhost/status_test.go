@@ -50,7 +50,7 @@ func TestEveryChangeOfAPluginIsTold(t *testing.T) {
 	if st.Digest != digest || st.Restarts != 0 || !slices.Equal(st.Drivers, []string{"shell", "shell2"}) {
 		t.Fatalf("status %+v, want digest %s", st, digest)
 	}
-	if err := syscall.Kill(st.PID, syscall.SIGKILL); err != nil {
+	if err := kill(st.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	await(t, h, "the failure", func(st pluginhost.PluginStatus) bool { return st.Restarts == 1 })

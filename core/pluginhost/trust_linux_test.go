@@ -114,8 +114,9 @@ func TestAHostThatReattachesCallsWithTheCertificateOfBefore(t *testing.T) {
 func TestAPluginThatIsNoDriverHasOnlyTheRightsOfItsKind(t *testing.T) {
 	needRoot(t)
 	cfg := confinedConfig(t, "collects")
+	needed(t, &cfg, "collects")
 	h := start(t, cfg)
-	st := only(t, h)
+	st := reading(t, h)
 	if st.Granted == nil {
 		t.Fatalf("it did not start: %v", st.LastError)
 	}
@@ -387,17 +388,21 @@ func TestASocketOfSomebodyElseIsRefused(t *testing.T) {
 func TestWhatAPluginPrintsIsLoggedWithItsName(t *testing.T) {
 	var log written
 	cfg := config(t, "prints")
+	needed(t, &cfg, "prints")
 	cfg.Logger = hclog.New(&hclog.LoggerOptions{Name: "plugins", Output: &log, Level: hclog.Info})
-	start(t, cfg)
+	h := start(t, cfg)
 	for _, line := range []string{"a line that was printed", "a line of complaint", "a line of the runtime"} {
-		eventually(t, line, func() bool { return strings.Contains(log.String(), "[INFO]  plugins.prints: "+line) })
+		eventually(t, line, func() bool {
+			reading(t, h)
+			return strings.Contains(log.String(), "[INFO]  plugins.prints: "+line)
+		})
 	}
 }
 
 func TestTheStacksOfSIGQUITAreKept(t *testing.T) {
-	cfg := config(t, "collects")
+	cfg, _ := withCollectors(t)
 	h := start(t, cfg)
-	if err := syscall.Kill(only(t, h).PID, syscall.SIGQUIT); err != nil {
+	if err := kill(reading(t, h).PID, syscall.SIGQUIT); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(cfg.StateDir, "stacks", "collects.txt")

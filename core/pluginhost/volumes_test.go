@@ -67,7 +67,7 @@ func TestVolumesStayOverTheDeathAndTheUpgradeOfTheirPlugin(t *testing.T) {
 		})
 	}
 	same("at first")
-	if err := syscall.Kill(only(t, h).PID, syscall.SIGKILL); err != nil {
+	if err := kill(only(t, h).PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	same("after its plugin was killed")
@@ -114,7 +114,7 @@ func TestAnInstanceOfAStoragePluginRunsAsLongAsItIsWanted(t *testing.T) {
 	if all, err := published(t, h, "vol", target+"2"); err != nil || len(all) != 1 || all[0].TargetPaths[0] == target {
 		t.Errorf("the plugin itself has %+v, %v", all, err)
 	}
-	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+	if err := kill(first.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the instance is restarted and knows what it published", func() bool {
