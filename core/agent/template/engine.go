@@ -74,7 +74,7 @@ type Task struct {
 	AllocDir  string            // the shared directory of the alloc; absolute
 	UID, GID  int               // owner of files whose template names no owner
 
-	// Registry is from where functions such as key read.
+	// Registry is where functions such as key get their data.
 	Registry Registry
 
 	// Scope identifies the workload on whose behalf data is read: see Query.

@@ -106,7 +106,7 @@ func textFunctions() map[string]function {
 	}
 }
 
-// title writes the first letter of each word large.
+// title writes the first letter of each word as a capital.
 func title(s string) string {
 	before := ' '
 	return strings.Map(func(r rune) rune {

@@ -17,12 +17,12 @@ import (
 const (
 	maxSource     = 1 << 20   // bytes of a template's text
 	maxNesting    = 200       // blocks within blocks, in the text
-	maxDepth      = 1_000     // named templates within each other
+	maxDepth      = 1_000     // calls of named templates within each other
 	maxValueDepth = 500       // depth of nested lists and maps
 	maxElements   = 1_000_000 // elements of one list that a function makes
-	workFactor    = 16        // bytes of all values that are made, in MaxBytes
-	sizeFactor    = 4         // size of one value, in MaxBytes
-	nodeSize      = 16        // size that an element adds to its text
+	workFactor    = 16        // all values that a run makes have at most this times MaxBytes in sum
+	sizeFactor    = 4         // one value has at most this times MaxBytes
+	nodeSize      = 16        // bytes that an element of a value counts beside its text
 )
 
 // execution is one run of one template.
