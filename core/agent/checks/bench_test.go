@@ -1,6 +1,8 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
+//go:build unix
+
 package checks_test
 
 import (
