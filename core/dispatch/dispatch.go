@@ -208,20 +208,10 @@ const sessionAgain = 50 * time.Millisecond
 // Node returns a node that is attached to this server or to another one, for calls to it.
 // NotFound: there is no such node. Unavailable: it has no session.
 func (d *Dispatcher) Node(nodeID string) (rpc.Node, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
-	defer cancel()
-	enough := time.After(sessionWait)
-	for {
-		node, err := d.reach(ctx, nodeID)
-		if !errdefs.IsUnavailable(err) || !here(d.cfg.Store.View().NodeByID(nodeID)) {
+	for begun := time.Now(); ; time.Sleep(sessionAgain) {
+		node, err := d.reach(nodeID)
+		if !errdefs.IsUnavailable(err) || !here(d.cfg.Store.View().NodeByID(nodeID)) || time.Since(begun) >= sessionWait {
 			return node, err
-		}
-		select {
-		case <-enough:
-			return nil, err
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(sessionAgain):
 		}
 	}
 }
@@ -232,13 +222,15 @@ func here(n *model.Node) bool {
 }
 
 // reach is Node without waiting.
-func (d *Dispatcher) reach(ctx context.Context, nodeID string) (rpc.Node, error) {
+func (d *Dispatcher) reach(nodeID string) (rpc.Node, error) {
 	if node, attached := d.Attached(nodeID); attached {
 		return node, nil
 	}
 	if d.cfg.Store.View().NodeByID(nodeID) == nil {
 		return nil, errdefs.NotFoundf("Unknown node %q", nodeID)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
+	defer cancel()
 	server, err := d.leader.Holder(ctx, nodeID)
 	switch {
 	case errdefs.IsNotFound(err), err == nil && (server == d.cfg.ServerID || d.cfg.Peers == nil):
