@@ -142,17 +142,8 @@ func TestABodyThatHoldsTooMuchIsRefusedBeforeItIsBuilt(t *testing.T) {
 		strings.Repeat(`[`, 200) + strings.Repeat(`]`, 200):   "nested more than 128 levels",
 		`{"Job":{"ID":"a"},"Submission":{"Source":["a",{}]}}`: "Submission.Source must be text, not a list",
 	} {
-		req, err := http.NewRequest("PUT", web.URL+"/v1/jobs", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(r.Body)
-		r.Body.Close()
-		if r.StatusCode < 400 || r.StatusCode >= 500 || !strings.Contains(string(text), want) {
+		r, text := ask(t, web, "PUT", "/v1/jobs", body)
+		if r.StatusCode < 400 || r.StatusCode >= 500 || !strings.Contains(text, want) {
 			t.Errorf("%.40s: %d %.200s", body, r.StatusCode, text)
 		}
 	}
@@ -168,17 +159,8 @@ func TestAWrongTypeInABodyIsNamedWithoutGoTypes(t *testing.T) {
 		{"/v1/namespace/a", `{"Meta":{"k":1}}`, `Meta["k"] must be text, not 1`},
 		{"/v1/node/b/drain", `{"DrainSpec":{"Deadline":"1h","IgnoreSystemJobs":"no"}}`, "DrainSpec."},
 	} {
-		req, err := http.NewRequest("PUT", web.URL+c.path, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(r.Body)
-		r.Body.Close()
-		if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), c.want) || strings.Contains(string(text), "Go ") {
+		r, text := ask(t, web, "PUT", c.path, c.body)
+		if r.StatusCode != http.StatusBadRequest || !strings.Contains(text, c.want) || strings.Contains(text, "Go ") {
 			t.Errorf("%s %s: %d %.200s", c.path, c.body, r.StatusCode, text)
 		}
 	}

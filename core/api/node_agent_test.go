@@ -91,21 +91,9 @@ func TestAnAgentThatIsOnlyANodeAnswersForItselfAndHandsOnTheRest(t *testing.T) {
 		{"DELETE", "/v1/job/a?purge=true", "", false},
 		{"GET", "/v1/nonsense", "", false},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), c.method, web.URL+c.path, strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := io.ReadAll(r.Body)
-		r.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, answer := ask(t, web, c.method, c.path, c.body)
 		handed := fmt.Sprintf("servers %s %s %s", c.method, c.path, c.body)
-		if c.own && (r.StatusCode != 200 || !strings.Contains(string(answer), "own")) || !c.own && string(answer) != handed {
+		if c.own && (r.StatusCode != 200 || !strings.Contains(answer, "own")) || !c.own && answer != handed {
 			t.Errorf("%s %s: %s %s", c.method, c.path, r.Status, answer)
 		}
 	}
