@@ -224,9 +224,17 @@ func TestANodeGetsEverythingFirstAndThenOnlyWhatServersChanged(t *testing.T) {
 		if delta.Full || !slices.Equal(ids(delta), []string{"a3"}) || delta.Index <= first.Index {
 			t.Fatalf("after a placement came %+v", delta)
 		}
+		if len(delta.Fresh) != 1 || delta.Fresh[0].ID != "a3" || delta.Fresh[0].Job == nil || len(first.Fresh) > 0 {
+			t.Errorf("with it came %v, at first %v", delta.Fresh, first.Fresh)
+		}
 		allocs, err := s.FetchAllocs(ctx, identity(idN1), []string{"a3", "b1", "missing"})
 		if err != nil || len(allocs) != 1 || allocs[0].ID != "a3" || allocs[0].Job == nil || allocs[0].Job.ID != "web" {
 			t.Fatalf("fetched %+v, %v", allocs, err)
+		}
+		stop := &model.Plan{Namespace: "default", JobID: "web", SnapshotIndex: s.store.View().Index(), Change: []model.AllocChange{{AllocID: "a3", Kind: model.AllocStop}}}
+		s.log.write(t, &fsm.ApplyPlan{Plan: stop, VerifiedIndex: stop.SnapshotIndex})
+		if end := <-pushed; !slices.Equal(ids(end), []string{"a3"}) || len(end.Fresh) > 0 {
+			t.Errorf("after its stop came %+v", end)
 		}
 	})
 }

@@ -181,7 +181,11 @@ func (d *Dispatcher) pushAll(ctx context.Context, nodeID string, s *session, pus
 			s.sent = delta.Index
 		}
 		if delta != nil {
-			s.place(delta, d.cfg.Store.View())
+			view := d.cfg.Store.View()
+			s.place(delta, view)
+			if !full {
+				delta.Fresh = freshOf(view, nodeID, delta)
+			}
 			if err := push(delta); err != nil {
 				return err
 			}
@@ -190,6 +194,25 @@ func (d *Dispatcher) pushAll(ctx context.Context, nodeID string, s *session, pus
 			return nil
 		}
 	}
+}
+
+// maxFresh is how many allocs a push takes along.
+const maxFresh = 64
+
+// freshOf returns the allocs, with their jobs, that a push of changes tells a node of for the
+// first time. A node fetches what it lacks, so that an alloc may be left out.
+func freshOf(view *state.View, nodeID string, x *rpc.Assignments) []*model.Allocation {
+	var out []*model.Allocation
+	for _, y := range x.Set {
+		if len(out) == maxFresh {
+			break
+		}
+		a := view.AllocByID(y.AllocID)
+		if a != nil && a.NodeID == nodeID && a.CreateIndex == a.AllocModifyIndex && a.DesiredStatus == model.AllocDesiredStatusRun {
+			out = append(out, view.AllocWithJob(a))
+		}
+	}
+	return out
 }
 
 // enter makes a session the current one of its node. The leader is told of it even if it knows

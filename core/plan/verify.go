@@ -23,7 +23,8 @@ func verify(o *overlay, p *model.Plan) *model.PlanResult {
 		fits := map[string][]*model.Allocation{} // by node; a node may be asked again for fewer
 		r = fsm.Accept(o, p, func(n *model.Node, stop, place []*model.Allocation) string {
 			delete(fits, n.ID)
-			why := feasible.Fits(o, n, feasible.Change{Stop: stop, Place: place, Elsewhere: slices.Concat(slices.Collect(maps.Values(fits))...)})
+			others := func() []*model.Allocation { return slices.Concat(slices.Collect(maps.Values(fits))...) }
+			why := feasible.Fits(o, n, feasible.Change{Stop: stop, Place: place, Elsewhere: others})
 			if why == "" {
 				fits[n.ID] = place
 			}

@@ -51,22 +51,22 @@ func TestAHeartbeatThatIsWrittenOtherwiseIsReadByTheGeneralCodec(t *testing.T) {
 		More   map[string]int
 	}
 	got := beatMessage{Number: 5, Seen: model.ClusterPoint{ClusterID: "before"}}
-	if err := serverCodec().Unmarshal(general(t, &newer{Number: 7, More: map[string]int{"a": 1}}), &got); err != nil || got != (beatMessage{Number: 7}) {
+	if err := serverCodec(nil).Unmarshal(general(t, &newer{Number: 7, More: map[string]int{"a": 1}}), &got); err != nil || got != (beatMessage{Number: 7}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	got = beatMessage{Number: 5, Seen: model.ClusterPoint{ClusterID: "before"}}
-	if err := serverCodec().Unmarshal([]byte{0x80}, &got); err != nil || got != (beatMessage{}) {
+	if err := serverCodec(nil).Unmarshal([]byte{0x80}, &got); err != nil || got != (beatMessage{}) {
 		t.Errorf("of an empty message %+v, %v", got, err)
 	}
 	whole := (&beatMessage{Number: 300, Seen: model.ClusterPoint{ClusterID: "cluster", TermID: strings.Repeat("t", 40), Index: 1000}}).encode()
 	for i := range whole {
-		if err := serverCodec().Unmarshal(whole[:i], &got); err == nil {
+		if err := serverCodec(nil).Unmarshal(whole[:i], &got); err == nil {
 			t.Errorf("the first %d of %d bytes are taken for a message", i, len(whole))
 		}
 		for _, b := range []byte{0x00, 0x80, 0x8f, 0xa5, 0xc1, 0xcf, 0xdb, 0xff} {
 			bad := append([]byte(nil), whole...)
 			bad[i] = b
-			_ = serverCodec().Unmarshal(bad, &got) // it may be another message, and must not panic
+			_ = serverCodec(nil).Unmarshal(bad, &got) // it may be another message, and must not panic
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestStrangersThatAreSentAwayComeBackOneAfterAnother(t *testing.T) {
 
 // BenchmarkHeartbeat is what encoding takes on a server for one heartbeat and its answer.
 func BenchmarkHeartbeat(b *testing.B) {
-	c := serverCodec()
+	c := serverCodec(nil)
 	data := (&beatMessage{Number: 300, Seen: model.ClusterPoint{ClusterID: strings.Repeat("c", 36), TermID: strings.Repeat("t", 36), Index: 1000}}).encode()
 	answer := &toNode{Beat: &beatAnswer{Number: 3, Lease: &Lease{TTL: 8 * time.Second, Index: 1 << 40, Servers: []string{"10.0.0.1:4647"}, ClusterID: strings.Repeat("c", 36)}}}
 	b.ReportAllocs()

@@ -184,7 +184,7 @@ func (c *Client) UpdateAllocs(ctx context.Context, id Identity, reports []*model
 
 // FetchAllocs implements Servers.
 func (c *Client) FetchAllocs(ctx context.Context, id Identity, allocIDs []string) ([]*model.Allocation, error) {
-	var reply fetchReply
+	var reply allocsMessage
 	if err := c.ask(ctx, id, methodFetchAllocs, &fetchMessage{ID: id, AllocIDs: allocIDs}, &reply); err != nil {
 		return nil, err
 	}
@@ -232,6 +232,11 @@ func (c *Client) Attach(ctx context.Context, id Identity, node Node, push func(*
 		}
 		if m.Assignments == nil {
 			continue
+		}
+		if m.Fresh != nil {
+			if m.Assignments.Fresh, err = m.Fresh.unpack(); err != nil {
+				return err
+			}
 		}
 		if err := push(m.Assignments); err != nil {
 			return err

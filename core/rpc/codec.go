@@ -16,7 +16,8 @@ import (
 // nodes of adjacent versions understand each other.
 type wireCodec struct {
 	handle *codec.MsgpackHandle
-	limits *limits // for messages without limits of their own; nil means no limits
+	limits *limits      // for messages without limits of their own; nil means no limits
+	jobs   *encodedJobs // nil on a client, which sends none
 }
 
 // bounded is a target for decoding with limits of its own. err receives the error,
@@ -30,16 +31,18 @@ type bounded struct {
 func newWireCodec() wireCodec {
 	h := &codec.MsgpackHandle{WriteExt: true}
 	h.RawToString = true
+	h.Raw = true // of jobMessage
 	h.MapType = reflect.TypeFor[map[string]any]()
 	h.SliceType = reflect.TypeFor[[]any]()
 	h.TypeInfos = codec.NewTypeInfos([]string{"wire"}) // json tags hide fields that a node needs
 	return wireCodec{handle: h}
 }
 
-// serverCodec returns the codec for messages from untrusted peers.
-func serverCodec() wireCodec {
+// serverCodec returns the codec for messages from untrusted peers. It keeps the encoding of
+// jobs in jobs.
+func serverCodec(jobs *encodedJobs) wireCodec {
 	c := newWireCodec()
-	c.limits = &knownLimits
+	c.limits, c.jobs = &knownLimits, jobs
 	return c
 }
 
@@ -52,6 +55,10 @@ func (c wireCodec) Marshal(v any) ([]byte, error) {
 	case *toNode:
 		if out, ok := m.encodeBeat(); ok {
 			return out, nil
+		}
+	case *allocsMessage:
+		if c.jobs != nil {
+			c.jobs.fill(m)
 		}
 	}
 	var out []byte

@@ -31,6 +31,7 @@ type Server struct {
 	door    door
 
 	complain complaints // about calls of unknown versions
+	jobs     *encodedJobs
 
 	mu    sync.Mutex
 	calls map[string]*remoteCall // calls that wait for the node's answer, by id
@@ -57,13 +58,13 @@ func NewServerWithin(servers Servers, config *tls.Config, logger hclog.Logger, h
 	if config != nil {
 		secure = credentials.NewTLS(config)
 	}
-	s := &Server{servers: servers, http: NewHTTPListener(), logger: logger.Named("rpc"), calls: map[string]*remoteCall{}}
+	s := &Server{servers: servers, http: NewHTTPListener(), logger: logger.Named("rpc"), jobs: &encodedJobs{codec: newWireCodec()}, calls: map[string]*remoteCall{}}
 	s.door.keeper, _ = servers.(Doorkeeper)
 	s.grpc = grpc.NewServer(
 		grpc.Creds(secure),
 		grpc.ConnectionTimeout(handshake),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.ForceServerCodec(serverCodec()),
+		grpc.ForceServerCodec(serverCodec(s.jobs)),
 		grpc.InTapHandle(s.door.enter),
 		grpc.UnknownServiceHandler(s.unknown),
 		grpc.MaxRecvMsgSize(largestRequest),
@@ -112,7 +113,7 @@ func (s *Server) attach(stream grpc.ServerStream) error {
 	if err := node.send(&toNode{Beats: true}); err != nil {
 		return err
 	}
-	push := func(a *Assignments) error { return node.send(&toNode{Assignments: a}) }
+	push := func(a *Assignments) error { return node.send(s.pushed(a)) }
 	sessions, ok := s.servers.(Sessions)
 	cut := cutOf(stream.Context())
 	if !ok || cut == nil {
@@ -127,6 +128,17 @@ func (s *Server) attach(stream grpc.ServerStream) error {
 	cut(errdefs.Canceledf("the node has ended its session"))
 	end()
 	return context.Cause(stream.Context())
+}
+
+// pushed returns the message with assignments, and with fresh allocs unless they are too large.
+func (s *Server) pushed(a *Assignments) *toNode {
+	m := &toNode{Assignments: a}
+	if len(a.Fresh) > 0 {
+		if fresh := packAllocs(a.Fresh); s.jobs.fill(fresh) <= maxFresh {
+			m.Fresh = fresh
+		}
+	}
+	return m
 }
 
 // remoteNode is a Node at the other end of a session.

@@ -188,6 +188,9 @@ type Assignments struct {
 	// missing from Set. Only a Full and Confirmed message can have it.
 	Lost bool
 	Set  []Assignment
+	// Fresh are allocs of Set that the node cannot know yet, each with its Job: it need not
+	// fetch them. Those that are not among them it must fetch.
+	Fresh []*model.Allocation `wire:"-"` // see toNode.Fresh
 	// Gone are allocs that the servers have removed.
 	Gone []string
 	// Plugins means that the registry's assignments for the node may have changed: the

@@ -55,57 +55,12 @@ type updateMessage struct {
 	Reports []*model.AllocReport
 }
 
-type fetchMessage struct {
-	ID       Identity
-	AllocIDs []string
-}
-
-// fetchReply contains each job once: JobOf[i] is the index in Jobs of the job of
-// Allocs[i], -1 if it has none.
-type fetchReply struct {
-	Jobs   []*model.Job
-	Allocs []*model.Allocation
-	JobOf  []int
-}
-
-func packAllocs(allocs []*model.Allocation) *fetchReply {
-	out := &fetchReply{}
-	places := map[*model.Job]int{}
-	for _, a := range allocs {
-		place := -1
-		if a.Job != nil {
-			var seen bool
-			if place, seen = places[a.Job]; !seen {
-				place = len(out.Jobs)
-				places[a.Job] = place
-				out.Jobs = append(out.Jobs, a.Job)
-			}
-			a = a.Copy()
-			a.Job = nil
-		}
-		out.Allocs = append(out.Allocs, a)
-		out.JobOf = append(out.JobOf, place)
-	}
-	return out
-}
-
-func (r *fetchReply) unpack() ([]*model.Allocation, error) {
-	if len(r.JobOf) != len(r.Allocs) {
-		return nil, errdefs.Internalf("the servers sent %d allocs and %d references to jobs; run the same version on servers and nodes", len(r.Allocs), len(r.JobOf))
-	}
-	for i, place := range r.JobOf {
-		if place >= 0 && place < len(r.Jobs) {
-			r.Allocs[i].Job = r.Jobs[place]
-		}
-	}
-	return r.Allocs, nil
-}
-
 // toNode is a message of the session: assignments, a call, or the answer to a heartbeat. The
 // node answers each call on a stream of its own, so that a slow reader of one answer delays
 // nothing else.
 type toNode struct {
 	Assignments *Assignments
+	Fresh       *allocsMessage // Fresh of Assignments
 	CallID      string
 	Call        Call
 	HasInput    bool
@@ -213,7 +168,7 @@ func service() *grpc.ServiceDesc {
 				answer, err := s.UpdateAllocs(ctx, m.ID, m.Reports)
 				return &answer, err
 			}),
-			unary(methodFetchAllocs, func(ctx context.Context, s Servers, m *fetchMessage) (*fetchReply, error) {
+			unary(methodFetchAllocs, func(ctx context.Context, s Servers, m *fetchMessage) (*allocsMessage, error) {
 				allocs, err := s.FetchAllocs(ctx, m.ID, m.AllocIDs)
 				return packAllocs(allocs), err
 			}),

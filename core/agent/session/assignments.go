@@ -20,11 +20,28 @@ func (s *Session) told(x *rpc.Assignments) {
 	s.parts.Updates.Told(digests, x.Full)
 }
 
-// fetch gets allocs from the servers.
-func (s *Session) fetch(ctx context.Context, ids []string) ([]*model.Allocation, error) {
+// fetch gets allocs from the servers, apart from those that came with the assignments.
+func (s *Session) fetch(ctx context.Context, x *rpc.Assignments, ids []string) ([]*model.Allocation, error) {
+	fresh := make(map[string]*model.Allocation, len(x.Fresh))
+	for _, a := range x.Fresh {
+		fresh[a.ID] = a
+	}
+	var list []*model.Allocation
+	var missing []string
+	for _, id := range ids {
+		if a := fresh[id]; a != nil {
+			list = append(list, a)
+		} else {
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) == 0 {
+		return list, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return s.cfg.Servers.FetchAllocs(ctx, s.Identity(), ids)
+	fetched, err := s.cfg.Servers.FetchAllocs(ctx, s.Identity(), missing)
+	return append(list, fetched...), err
 }
 
 // mailbox queues pushes until the node processes them, so that a push never waits for
@@ -71,7 +88,8 @@ func (s *Session) act(ctx context.Context, box *mailbox) error {
 				return err
 			}
 			s.told(x)
-			if err := s.parts.Allocs.Apply(ctx, x, s.cluster.doubts(), s.fetch); err != nil {
+			fetch := func(ctx context.Context, ids []string) ([]*model.Allocation, error) { return s.fetch(ctx, x, ids) }
+			if err := s.parts.Allocs.Apply(ctx, x, s.cluster.doubts(), fetch); err != nil {
 				return err
 			}
 			if x.Full || x.Plugins {

@@ -166,19 +166,23 @@ func (c *Checker) checkCSI(n *model.Node) string {
 }
 
 // fitsCSI returns why the placed allocs cannot use the volumes of type csi that they request
-// on n, or "". elsewhere are the allocs that the plan places on other nodes.
-func fitsCSI(v PlanView, n *model.Node, place, elsewhere []*model.Allocation) string {
-	var onNode []*model.Allocation
+// on n, or "". elsewhere returns the allocs that the plan places on other nodes.
+func fitsCSI(v PlanView, n *model.Node, place []*model.Allocation, elsewhere func() []*model.Allocation) string {
+	var onNode, others []*model.Allocation
+	asked := false
 	for i, a := range place {
 		ms := csiMountsOfAlloc(v, a)
 		if len(ms) == 0 {
 			continue
 		}
-		if onNode == nil {
-			onNode = Holders(v, n.ID, nil)
+		if !asked {
+			asked, onNode = true, Holders(v, n.ID, nil)
+			if elsewhere != nil {
+				others = elsewhere()
+			}
 		}
 		gives := func(other *model.Allocation) bool { return other.ID == a.PreviousAllocation || other.ID == a.ID }
-		if why := csiFit(v, n, ms, slices.Concat(onNode, place[:i]), slices.Concat(elsewhere, place[:i]), gives); why != "" {
+		if why := csiFit(v, n, ms, slices.Concat(onNode, place[:i]), slices.Concat(others, place[:i]), gives); why != "" {
 			return why
 		}
 	}

@@ -130,9 +130,21 @@ func TestWhoMayUseAVolumeOfTypeCSITogether(t *testing.T) {
 		}
 		elsewhere := s.holders
 		s.holders = nil
-		if got := feasible.Fits(s, csiNode("n1"), feasible.Change{Place: place, Elsewhere: elsewhere}); got != c.want {
+		if got := feasible.Fits(s, csiNode("n1"), feasible.Change{Place: place, Elsewhere: func() []*model.Allocation { return elsewhere }}); got != c.want {
 			t.Errorf("%+v: in one plan: %q", c, got)
 		}
+	}
+}
+
+func TestAllocsElsewhereAreAskedForOnlyBecauseOfCSIVolumes(t *testing.T) {
+	s := shelves{jobs: map[string]*model.Job{"web": {ID: "web", TaskGroups: []*model.TaskGroup{{Name: "g"}}}}}
+	place := []*model.Allocation{{ID: "new", Namespace: "default", JobID: "web", TaskGroup: "g", NodeID: "n1"}}
+	why := feasible.Fits(s, csiNode("n1"), feasible.Change{Place: place, Elsewhere: func() []*model.Allocation {
+		t.Error("a plan for many nodes costs the square of their number")
+		return nil
+	}})
+	if why != "" {
+		t.Error(why)
 	}
 }
 

@@ -13,9 +13,10 @@ import (
 type Change struct {
 	Stop  []*model.Allocation // their resources are free for Place
 	Place []*model.Allocation // new allocs
-	// Elsewhere are the new allocs of the plan on other nodes: volumes of type csi are not
-	// of one node.
-	Elsewhere []*model.Allocation
+	// Elsewhere returns the new allocs of the plan on other nodes: volumes of type csi are not
+	// of one node. It is called only if Place asks for such volumes; nil means that there are
+	// none.
+	Elsewhere func() []*model.Allocation
 }
 
 // Fits returns "" if the change fits on n in the view, otherwise what is lacking:
