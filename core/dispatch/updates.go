@@ -4,6 +4,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -246,7 +247,7 @@ func EvalsOf(view *state.View, updates []*model.AllocReport, now time.Time, newI
 		if old == nil || seen[old.JobKey()] {
 			continue
 		}
-		trigger := triggerOf(view, old, old.WithNews(u))
+		trigger := triggerOf(view, old, u)
 		if trigger == "" {
 			continue
 		}
@@ -261,13 +262,14 @@ func EvalsOf(view *state.View, updates []*model.AllocReport, now time.Time, newI
 }
 
 // triggerOf returns the trigger of the eval that an update requires, "" if none.
-func triggerOf(view *state.View, old, now *model.Allocation) string {
+func triggerOf(view *state.View, old *model.Allocation, u *model.AllocReport) string {
+	status := cmp.Or(u.ClientStatus, old.ClientStatus)
 	switch {
-	case old.ClientStatus == model.AllocClientStatusUnknown && now.ClientStatus != model.AllocClientStatusUnknown:
+	case old.ClientStatus == model.AllocClientStatusUnknown && status != model.AllocClientStatusUnknown:
 		return model.EvalTriggerReconnect
-	case now.ClientStatus == model.AllocClientStatusFailed && old.ClientStatus != now.ClientStatus && !old.ServerTerminalStatus():
+	case status == model.AllocClientStatusFailed && old.ClientStatus != status && !old.ServerTerminalStatus():
 		return model.EvalTriggerRetryFailedAlloc
-	case hasRival(view, old) && beginsToServe(view, old, now):
+	case hasRival(view, old) && beginsToServe(view, old, old.WithNews(u)):
 		return model.EvalTriggerReconnect
 	}
 	return ""

@@ -4,18 +4,18 @@
 package fsm
 
 import (
-	"fmt"
 	"reflect"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 
+	"github.com/drover-project/drover/core/msgpack"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Codec encodes commands and rows as MessagePack, with structs as arrays of their
 // fields in source order, so fields of stored types may only be appended
 // (TestStoredFieldsAreOnlyAppended). Equal values have equal encodings.
-type Codec struct{ handle *codec.MsgpackHandle }
+type Codec struct{ general *msgpack.Codec }
 
 // NewCodec returns the codec of the log and of snapshots.
 func NewCodec() Codec {
@@ -26,28 +26,17 @@ func NewCodec() Codec {
 	h.MapType = reflect.TypeFor[map[string]any]()
 	h.SliceType = reflect.TypeFor[[]any]()
 	h.TypeInfos = codec.NewTypeInfos([]string{"stored"}) // json tags are for the API
-	return Codec{handle: h}
+	return Codec{msgpack.New(h)}
 }
 
 // Append appends the encoding of v to dst.
-func (c Codec) Append(dst []byte, v any) ([]byte, error) {
-	var out []byte
-	if err := codec.NewEncoderBytes(&out, c.handle).Encode(v); err != nil {
-		return nil, fmt.Errorf("encoding %T: %w", v, err)
-	}
-	return append(dst, out...), nil
-}
+func (c Codec) Append(dst []byte, v any) ([]byte, error) { return c.general.Append(dst, v) }
 
 // Decode decodes data into v, a pointer. It returns an error of class InvalidArgument
 // for anything that it cannot decode, and never panics.
-func (c Codec) Decode(data []byte, v any) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = errdefs.InvalidArgumentf("decoding %T: %v", v, r)
-		}
-	}()
-	if err := codec.NewDecoderBytes(data, c.handle).Decode(v); err != nil {
-		return errdefs.InvalidArgumentf("decoding %T: %w", v, err)
+func (c Codec) Decode(data []byte, v any) error {
+	if err := c.general.Decode(data, v); err != nil {
+		return errdefs.InvalidArgumentf("%w", err)
 	}
 	return nil
 }

@@ -10,16 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-msgpack/v2/codec"
-
 	"github.com/drover-project/drover/core/model"
 )
 
 // general encodes and decodes with the codec of all other messages.
 func general(t *testing.T, v any) []byte {
 	t.Helper()
-	var out []byte
-	if err := codec.NewEncoderBytes(&out, newWireCodec().handle).Encode(v); err != nil {
+	out, err := newWireCodec().general.Append(nil, v)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out

@@ -9,15 +9,16 @@ import (
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 
+	"github.com/drover-project/drover/core/msgpack"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // wireCodec encodes messages as MessagePack with field names, so that servers and
 // nodes of adjacent versions understand each other.
 type wireCodec struct {
-	handle *codec.MsgpackHandle
-	limits *limits      // for messages without limits of their own; nil means no limits
-	jobs   *encodedJobs // nil on a client, which sends none
+	general *msgpack.Codec // of all messages that have no encoding of their own
+	limits  *limits        // for messages without limits of their own; nil means no limits
+	jobs    *encodedJobs   // nil on a client, which sends none
 }
 
 // bounded is a target for decoding with limits of its own. err receives the error,
@@ -35,7 +36,7 @@ func newWireCodec() wireCodec {
 	h.MapType = reflect.TypeFor[map[string]any]()
 	h.SliceType = reflect.TypeFor[[]any]()
 	h.TypeInfos = codec.NewTypeInfos([]string{"wire"}) // json tags hide fields that a node needs
-	return wireCodec{handle: h}
+	return wireCodec{general: msgpack.New(h)}
 }
 
 // serverCodec returns the codec for messages from untrusted peers. It keeps the encoding of
@@ -61,11 +62,7 @@ func (c wireCodec) Marshal(v any) ([]byte, error) {
 			c.jobs.fill(m)
 		}
 	}
-	var out []byte
-	if err := codec.NewEncoderBytes(&out, c.handle).Encode(v); err != nil {
-		return nil, fmt.Errorf("encode %T: %w", v, err)
-	}
-	return out, nil
+	return c.general.Append(nil, v)
 }
 
 // Unmarshal returns an error for anything that it cannot decode, and never panics: the
@@ -90,13 +87,8 @@ func (c wireCodec) decode(data []byte, v any, limits *limits) (err error) {
 			return fmt.Errorf("decode %T: %w", v, err)
 		}
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = errdefs.InvalidArgumentf("decode %T: %v", v, r)
-		}
-	}()
-	if err := codec.NewDecoderBytes(data, c.handle).Decode(v); err != nil {
-		return errdefs.InvalidArgumentf("decode %T: %w", v, err)
+	if err := c.general.Decode(data, v); err != nil {
+		return errdefs.InvalidArgumentf("%w", err)
 	}
 	return nil
 }
