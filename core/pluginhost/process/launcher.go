@@ -176,6 +176,35 @@ func (l *Launcher) Launch(ctx context.Context, f File) (*Process, error) {
 
 // launchAs launches a plugin with the rights of a profile.
 func (l *Launcher) launchAs(ctx context.Context, f File, profile string) (*Process, error) {
+	return whileBusy(ctx, func() (*Process, error) { return l.tryLaunch(ctx, f, profile) })
+}
+
+// How often and after what times a busy file is tried again.
+const (
+	busyTries = 5
+	busyPause = 10 * time.Millisecond // it doubles
+)
+
+// whileBusy tries a few times to execute a file that is busy. One that was just written may be
+// so for a moment: a process that the agent was starting meanwhile has inherited the
+// descriptor, until it executes its own program (golang.org/issue/22315).
+func whileBusy(ctx context.Context, try func() (*Process, error)) (*Process, error) {
+	pause := busyPause
+	for n := 1; ; n++ {
+		p, err := try()
+		if err == nil || !IsBusy(err) || n == busyTries {
+			return p, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+			pause *= 2
+		}
+	}
+}
+
+func (l *Launcher) tryLaunch(ctx context.Context, f File, profile string) (*Process, error) {
 	granted, err := l.grant(f, profile)
 	if err != nil {
 		return nil, err
