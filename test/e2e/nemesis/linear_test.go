@@ -148,6 +148,9 @@ func TestRequestsToAnyServerAreLinearizableWhateverBreaks(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("round %d (%s)", did, f.name)
 		}
+		if did%100 == 99 {
+			t.Logf("%d rounds, %d requests, %d without an answer", did+1, requests, lost)
+		}
 	}
 	t.Logf("%d rounds, %d requests, %d without an answer", did, requests, lost)
 }
