@@ -4,8 +4,11 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -102,8 +105,13 @@ func (idle) Sent([][]byte, error, time.Time)                                   {
 // run has a node live with the servers for a time.
 func run(t *testing.T, c *choice, disk memory, d time.Duration, meanwhile ...func()) {
 	t.Helper()
+	runLogged(t, hclog.NewNullLogger(), c, disk, d, meanwhile...)
+}
+
+func runLogged(t *testing.T, logger hclog.Logger, c *choice, disk memory, d time.Duration, meanwhile ...func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := session.New(ctx, session.Config{Servers: c, Store: disk, NodeID: "n", Logger: hclog.NewNullLogger()})
+	s, err := session.New(ctx, session.Config{Servers: c, Store: disk, NodeID: "n", Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +190,37 @@ func TestAnAgentFindsTheServersAgainThatItKnewBeforeItsRestart(t *testing.T) {
 		run(t, c, disk, time.Second)
 		if len(c.learned) != 0 || len(c.sessions) != 1 {
 			t.Errorf("with a damaged list it learned %v, and had %d sessions", c.learned, len(c.sessions))
+		}
+	})
+}
+
+// Servers that cannot serve nodes are not asked ten times a second by each node for as long
+// as that lasts, and the node's log says it when it begins, once a minute, and when it ends.
+func TestServersWithoutALeaderAreAskedAtGrowingPausesAndTheLogTellsItBriefly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leaderless := errdefs.WithReason(errdefs.Unavailablef("no contact with a leader"), rpc.ReasonLeave)
+		c := &choice{register: [2]error{leaderless, errdefs.Unavailablef("connection refused")}}
+		var log bytes.Buffer
+		runLogged(t, hclog.New(&hclog.LoggerOptions{Output: &log}), c, memory{}, 10*time.Minute, func() { c.register = [2]error{} })
+		failed := len(c.tries) - len(c.sessions)
+		if failed < 120 || failed > 300 {
+			t.Errorf("%d attempts in ten minutes without a leader", failed)
+		}
+		first := 0
+		for _, at := range c.tries {
+			if at.Sub(c.tries[0]) < 2*time.Second {
+				first++
+			}
+		}
+		if first < 4 || first > 8 {
+			t.Errorf("%d attempts in the first two seconds", first)
+		}
+		text := log.String()
+		if n := strings.Count(text, "no session with the servers"); n < 12 || n > 24 {
+			t.Errorf("%d lines about it in ten minutes:\n%s", n, text)
+		}
+		if n := strings.Count(text, "has a session with the servers again"); n != 1 || !strings.Contains(text, fmt.Sprintf("failed_attempts=%d", failed)) {
+			t.Errorf("%d lines say that it is over, after %d attempts:\n%s", n, failed, text)
 		}
 	})
 }

@@ -142,13 +142,18 @@ var errTrusted = errdefs.Abortedf("an operator has agreed to the servers")
 // Run keeps the node registered and attached until ctx ends. Each session may be with
 // another server.
 func (s *Session) Run(ctx context.Context) {
-	pause, failures := retryMin, 0
+	pause, failures, lost := retryMin, 0, outage{}
 	for ctx.Err() == nil {
 		s.number.Add(1)
 		lease, err := s.register(ctx)
 		if failures++; err == nil {
-			pause, failures = retryMin, 0
+			failures = 0
+			lost.registered(s.cfg.Logger)
+			began := time.Now()
 			err = s.attached(ctx, lease)
+			if time.Since(began) >= lasting {
+				pause, lost = retryMin, outage{}
+			}
 		}
 		if ctx.Err() != nil {
 			return
@@ -158,13 +163,17 @@ func (s *Session) Run(ctx context.Context) {
 		}
 		s.contact.ended(err)
 		if s.leave(err, failures) {
-			pause = retryMin
+			// The next server is asked soon, but when all have been asked it is as if one
+			// had failed again.
+			if lost.moves++; lost.moves < len(s.mover().Known()) {
+				pause = retryMin
+			}
 		}
 		wait := pause/2 + rand.N(pause/2+1) // not all nodes at once
 		if hint := errdefs.RetryAfter(err); hint > 0 {
 			wait = min(hint, longestHint) + rand.N(retryMin)
 		}
-		s.cfg.Logger.Warn("no session with the servers; trying again, tasks go on", "in", wait, "error", err)
+		lost.failed(s.cfg.Logger, err, wait)
 		sleep(ctx, wait)
 		pause = min(2*pause, max(s.cfg.RetryMax, retryMin))
 	}
