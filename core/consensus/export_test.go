@@ -55,3 +55,16 @@ func Turn(voters []string, self, leader string, timeout time.Duration) time.Dura
 	}
 	return turn(c, raft.ServerID(self), raft.ServerID(leader), timeout)
 }
+
+// NewRepeats is the log of raft that leaves out what it has said, with a clock; forget is
+// what happens when a server answers again.
+func NewRepeats(logger hclog.Logger, now func() time.Time) (log hclog.Logger, forget func(names ...string) int) {
+	r := newRepeats(logger)
+	r.now = now
+	return r, r.forget
+}
+
+// Member is a server as raft names it in its log.
+func Member(id, address string) any {
+	return raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(address)}
+}

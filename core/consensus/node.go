@@ -67,12 +67,14 @@ func Open(cfg Config) (*Node, error) {
 		cancel()
 		return nil, err
 	}
-	n.stores, n.transport = st, openTransport(cfg, st.log, logger, &n.running)
-	if err := n.start(cfg, adapter{machine: cfg.Machine, closing: closing, fatal: fatal}); err != nil {
+	brief := newRepeats(logger)
+	n.stores, n.transport = st, openTransport(cfg, st.log, brief, &n.running)
+	if err := n.start(cfg, brief, adapter{machine: cfg.Machine, closing: closing, fatal: fatal}); err != nil {
 		cancel()
 		return nil, errors.Join(err, n.transport.Close(), st.close())
 	}
 	n.watchLeader(closing)
+	n.watchRepeats(closing, brief)
 	if n.networked {
 		n.background.Go(func() { n.watchSilence(closing, n.raft.ReloadableConfig().HeartbeatTimeout) })
 	}
@@ -95,11 +97,11 @@ func (n *Node) brokenDown() error {
 	return nil
 }
 
-func (n *Node) start(cfg Config, machine adapter) error {
+func (n *Node) start(cfg Config, logger hclog.Logger, machine adapter) error {
 	if err := n.recover(cfg, machine); err != nil {
 		return err
 	}
-	conf := cfg.raftConfig(n.logger)
+	conf := cfg.raftConfig(logger)
 	if err := n.bootstrap(cfg, conf); err != nil {
 		return err
 	}
