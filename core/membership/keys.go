@@ -6,7 +6,10 @@ package membership
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/serf/serf"
 
@@ -95,7 +98,27 @@ func (m *Membership) keys(key string, ask func(*serf.KeyManager, string) (*serf.
 		out = &KeyReport{Servers: r.NumNodes, Answers: r.NumResp, Failures: r.NumErr, Messages: r.Messages, Keys: r.Keys, Primary: r.PrimaryKeys}
 	}
 	if err != nil {
-		return out, errdefs.FailedPreconditionf("%w", err)
+		return out, errdefs.FailedPreconditionf("%w%s", err, out.causes(r))
 	}
 	return out, nil
+}
+
+// causes tells what the servers say that have refused, each cause once.
+func (r *KeyReport) causes(k *serf.KeyResponse) string {
+	if k == nil || k.NumErr == 0 {
+		if r.Answers < r.Servers {
+			return ": the others have not answered; repeat it when `drover server members` shows that all are alive"
+		}
+		return ""
+	}
+	by := map[string][]string{}
+	for server, text := range r.Messages {
+		by[text] = append(by[text], server)
+	}
+	var out strings.Builder
+	for _, text := range slices.Sorted(maps.Keys(by)) {
+		slices.Sort(by[text])
+		fmt.Fprintf(&out, "; %s: %s", strings.Join(by[text], ", "), text)
+	}
+	return out.String()
 }

@@ -4,6 +4,7 @@
 package membership
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -216,9 +217,22 @@ func (m *Membership) SetCluster(id string) error {
 func (m *Membership) Join(addresses []string) (int, error) {
 	n, err := m.serf.Join(addresses, true)
 	if err != nil {
-		return n, errdefs.Unavailablef("%w", err)
+		return n, errdefs.Unavailablef("%w", inOneLine(err))
 	}
 	return n, nil
+}
+
+// inOneLine returns an error whose text has one line, though the library lists its causes.
+func inOneLine(err error) error {
+	var list interface{ WrappedErrors() []error }
+	if !errors.As(err, &list) {
+		return err
+	}
+	var texts []string
+	for _, e := range list.WrappedErrors() {
+		texts = append(texts, strings.TrimSpace(e.Error()))
+	}
+	return errors.New(strings.Join(texts, "; "))
 }
 
 // Twin returns the name of another alive server with this server's id, or "". A twin exists
