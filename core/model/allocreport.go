@@ -27,6 +27,11 @@ type AllocReport struct {
 	Tasks             map[string]*TaskReport // tasks that have changed
 	Network           *AllocNetworkStatus    // nil if unchanged
 	Health            *HealthReport          // nil if unchanged
+	// Replaces is the digest (ReportDigest) of what the servers said that they know of the
+	// alloc, if the node knows something else and this is everything; else 0. While they
+	// know that, the report is the truth, though it may be older: the node's disk was put
+	// back. It is not stored in the log.
+	Replaces uint64 `wire:",omitempty"`
 }
 
 // HealthReport is a node's verdict on the health of an alloc. It is valid for one
@@ -99,7 +104,8 @@ func (a *Allocation) health() *HealthReport {
 
 // News returns the part of a report that is new to servers that know a, in the form
 // that the log stores; nil if nothing is new. A report that is older than the known
-// state contains nothing new, nor does a report that would revive an ended alloc.
+// state contains nothing new unless it replaces that, nor does a report that would revive
+// an ended alloc.
 // missing is true if the report continues from events that the servers do not have;
 // the node must then send the full state of the alloc.
 func (a *Allocation) News(r *AllocReport) (news *AllocReport, missing bool) {
@@ -108,10 +114,16 @@ func (a *Allocation) News(r *AllocReport) (news *AllocReport, missing bool) {
 		return nil, false
 	}
 	out := AllocReport{ID: a.ID}
+	replaces := r.Replaces != 0 && r.Replaces == a.ReportDigest()
 	for name, t := range r.Tasks {
 		known := a.TaskStates[name]
 		if t == nil {
 			continue
+		}
+		if replaces && !t.Whole {
+			whole := *t
+			whole.Whole = true
+			t = &whole
 		}
 		if !t.Whole && t.lastEvent() < known.lastEvent() {
 			return nil, false

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,4 +242,34 @@ func TestAnAllocForgottenDuringASendLeavesNothingBehind(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A node whose disk was put back knows less of its allocs than the servers. Its reports say
+// what they replace, or servers would take them for late ones.
+func TestAReportSaysWhichStateOfTheServersItReplaces(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		fresh, theirs := alloc("new", "pending", ""), working("old", "running", 6)
+		b.Told(map[string]uint64{"new": fresh.ReportDigest(), "old": theirs.ReportDigest()}, true)
+		b.Put(working("new", "running", 2), false)
+		b.Put(working("old", "running", 3), false)
+		after(2 * time.Second)
+		b.Put(working("old", "running", 4), true)
+		after(2 * time.Second)
+		known := working("old", "running", 4)
+		lost := working("old", "running", 9).ReportDigest()
+		b.Told(map[string]uint64{"old": lost}, false) // servers were restored, or another agent has reported
+		after(2 * time.Second)
+		got := map[string][]uint64{}
+		for _, batch := range s.sent() {
+			for _, r := range batch {
+				got[r.ID] = append(got[r.ID], r.Replaces)
+			}
+		}
+		if want := map[string][]uint64{"new": {0}, "old": {theirs.ReportDigest(), 0, lost}}; !reflect.DeepEqual(got, want) {
+			t.Errorf("replaced %v, want %v", got, want)
+		}
+		if b.Put(known, false); len(s.sent()) != 3 {
+			t.Errorf("%d batches", len(s.sent()))
+		}
+	})
 }

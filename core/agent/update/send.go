@@ -140,6 +140,9 @@ func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 	return batch, false
 }
 
+// unreported is what servers say of an alloc of which no node has reported anything.
+var unreported = (&model.Allocation{ClientStatus: model.AllocClientStatusPending}).ReportDigest()
+
 // choose moves waiting reports to a batch. The lock must be held.
 func (b *Buffer) choose(batch []*model.AllocReport, now func(entry) bool) []*model.AllocReport {
 	for id, e := range b.waiting {
@@ -151,6 +154,9 @@ func (b *Buffer) choose(batch []*model.AllocReport, now func(entry) bool) []*mod
 		}
 		delete(b.waiting, id)
 		if r := e.alloc.ReportSince(b.acked[id]); r != nil {
+			if d := b.told[id]; b.acked[id] == nil && d != unreported {
+				r.Replaces = d
+			}
 			b.sending[id] = e
 			batch = append(batch, r)
 		}

@@ -153,6 +153,7 @@ func (b *Buffer) Told(digests map[string]uint64, full bool) {
 			b.acknowledge(e.alloc)
 		case known != nil && known.ReportDigest() != d:
 			delete(b.acked, id)
+			b.told[id] = d
 			if !waits {
 				e = entry{alloc: known, since: time.Now()}
 			}
