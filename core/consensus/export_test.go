@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Timeouts returns the timeouts of heartbeats, elections and the leader's lease.
@@ -26,6 +28,22 @@ func NewFaults(log raft.LogStore, stable raft.StableStore, fatal func(error), re
 }, func()) {
 	f := &faults{LogStore: log, stable: stable, fatal: fatal, forever: release}
 	return f, func() { f.running.Store(true) }
+}
+
+// NewFull puts a store with a reserve over another one, on a disk with the room that is
+// free; it is running.
+func NewFull(log raft.LogStore, stable raft.StableStore, fatal func(error), release chan struct{}, reserve uint64, free func() uint64) interface {
+	raft.LogStore
+	raft.StableStore
+} {
+	f := &faults{LogStore: log, stable: stable, fatal: fatal, forever: release, reserve: reserve, room: func(needed uint64) error {
+		if free() < needed {
+			return errdefs.ResourceExhaustedf("full")
+		}
+		return nil
+	}}
+	f.running.Store(true)
+	return f
 }
 
 // Pipeline returns what a Node makes of a pipeline of raft's transport.

@@ -15,6 +15,17 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
+// A server refuses commands while less than its reserve is free, but it also writes what
+// others decide: a leader's entries, terms and votes. On a full disk badger's memory maps
+// end the process with a fault, so these have limits of their own, as parts of
+// the reserve. Below the first, entries are refused as by a disk that reports to be full: the
+// server stays, and gets them when there is room. Below the second it stops, because it must
+// not go on without keeping its vote.
+const (
+	appendNeeds = 5. / 8  // a memtable that is flushed to a table, and a margin, as at the start
+	voteNeeds   = 1. / 32 // a vote is a few bytes
+)
+
 // faults wraps raft's stores. Raft panics if it cannot read a committed entry or
 // cannot store its term, and continues after a failed write, after which the contents
 // of the disk are unknown. faults instead reports such an error and blocks the caller
@@ -23,6 +34,8 @@ type faults struct {
 	raft.LogStore
 	stable  raft.StableStore
 	fatal   func(error)
+	room    func(needed uint64) error // why the disk has less than that; nil has no limit
+	reserve uint64
 	running atomic.Bool   // raft has started; before that, errors are returned
 	forever chan struct{} // closed only by tests
 }
@@ -34,7 +47,11 @@ var (
 
 // broken reports an I/O error. Once raft is running it does not return.
 func (f *faults) broken(what string, err error) error {
-	err = errdefs.Internalf("%s: the disk of the raft log has failed, so this server stops; see the kernel's log, and start it again when the disk is well: %w", what, err)
+	if errdefs.IsResourceExhausted(err) {
+		err = errdefs.ResourceExhaustedf("%s: there is no room for it, so this server stops; start it again when there is: %w", what, err)
+	} else {
+		err = errdefs.Internalf("%s: the disk of the raft log has failed, so this server stops; see the kernel's log, and start it again when the disk is well: %w", what, err)
+	}
 	if f.running.Load() {
 		f.fatal(err)
 		<-f.forever
@@ -57,6 +74,9 @@ func (f *faults) StoreLog(log *raft.Log) error { return f.StoreLogs([]*raft.Log{
 // StoreLogs writes entries. A full disk is not a fault, because the whole write was
 // rejected.
 func (f *faults) StoreLogs(logs []*raft.Log) error {
+	if err := f.check(appendNeeds); err != nil {
+		return err
+	}
 	err := f.LogStore.StoreLogs(logs)
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errdefs.IsResourceExhausted(err) {
 		return err
@@ -64,8 +84,19 @@ func (f *faults) StoreLogs(logs []*raft.Log) error {
 	return f.broken("write to the raft log", err)
 }
 
+// check returns why less than a part of the reserve is free.
+func (f *faults) check(part float64) error {
+	if f.room == nil {
+		return nil
+	}
+	return f.room(uint64(float64(f.reserve) * part))
+}
+
 // Set stores a value.
 func (f *faults) Set(key, value []byte) error {
+	if err := f.check(voteNeeds); err != nil {
+		return f.broken("keep what this server has voted for", err)
+	}
 	if err := f.stable.Set(key, value); err != nil {
 		return f.broken("keep what this server has voted for", err)
 	}
@@ -74,6 +105,9 @@ func (f *faults) Set(key, value []byte) error {
 
 // SetUint64 stores a number.
 func (f *faults) SetUint64(key []byte, value uint64) error {
+	if err := f.check(voteNeeds); err != nil {
+		return f.broken("keep the term of this server", err)
+	}
 	if err := f.stable.SetUint64(key, value); err != nil {
 		return f.broken("keep the term of this server", err)
 	}

@@ -6,6 +6,7 @@ package consensus_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -71,4 +72,38 @@ func TestWhatIsMissingAndAFullDiskAreNoFaults(t *testing.T) {
 			t.Errorf("write: %v", got)
 		}
 	}
+}
+
+// Badger ends the process if there is no room for a page of its memory map, so a server
+// neither appends nor votes then. It can wait for entries, but not without its vote.
+func TestAServerWithoutRoomRefusesEntriesAndStopsBeforeItVotes(t *testing.T) {
+	told, release := make(chan error, 1), make(chan struct{})
+	free := uint64(128 << 20)
+	mem := raft.NewInmemStore()
+	s := consensus.NewFull(mem, mem, func(err error) { told <- err }, release, 128<<20, func() uint64 { return free })
+	free = 90 << 20 // below the reserve, but others decide
+	if err := s.StoreLog(&raft.Log{Index: 1}); err != nil {
+		t.Error(err)
+	}
+	free = 70 << 20 // as little as a server does not start with
+	if err := s.StoreLog(&raft.Log{Index: 2}); !errdefs.IsResourceExhausted(err) {
+		t.Errorf("an entry was stored: %v", err)
+	}
+	if err := s.SetUint64([]byte("term"), 2); err != nil {
+		t.Error(err)
+	}
+	free = 3 << 20
+	voted := make(chan error, 1)
+	go func() { voted <- s.Set([]byte("vote"), []byte("b")) }()
+	if err := <-told; !errdefs.IsResourceExhausted(err) || !strings.Contains(err.Error(), "start it again when there is") {
+		t.Errorf("told %v", err)
+	}
+	if _, err := mem.Get([]byte("vote")); err == nil {
+		t.Error("it has voted")
+	}
+	if last, err := mem.LastIndex(); err != nil || last != 1 {
+		t.Errorf("last entry %d, %v", last, err)
+	}
+	close(release)
+	<-voted
 }

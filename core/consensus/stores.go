@@ -89,7 +89,7 @@ func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, err
 	if cfg.Dev {
 		entries = devCachedEntries
 	}
-	watched := &faults{LogStore: badger, stable: badger, fatal: fatal}
+	watched := &faults{LogStore: badger, stable: badger, fatal: fatal, room: space.CheckFor, reserve: Reserve(cfg.Dev)}
 	cached, err := raft.NewLogCache(entries, watched)
 	if err != nil {
 		return stores{}, errors.Join(err, badger.Close())

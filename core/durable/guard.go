@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/dgraph-io/badger/v4"
 	"github.com/shirou/gopsutil/v4/disk"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -40,6 +41,19 @@ func (g *Guard) Check() error {
 		g.dir, usage.Free>>20, g.reserve>>20)
 }
 
+// CheckFor returns an error of class ResourceExhausted while less than needed is free: for
+// a write that is not refused at the reserve, because others rely on it.
+func (g *Guard) CheckFor(needed uint64) error {
+	if g == nil {
+		return nil
+	}
+	usage, err := disk.Usage(g.dir)
+	if err != nil || usage.Free >= needed {
+		return nil
+	}
+	return errdefs.ResourceExhaustedf("the disk of %s is full: %d KiB are free, and this needs %d KiB; free some space", g.dir, usage.Free>>10, needed>>10)
+}
+
 // openMargin is the space that opening a store needs besides its memtables.
 const openMargin = 16 << 20
 
@@ -58,4 +72,19 @@ func (g *Guard) CheckOpen(store string, profile Profile) error {
 	}
 	return errdefs.ResourceExhaustedf("the disk of %s is full: %d MiB are free, and to open what is there takes up to %d MiB; free some space and start again",
 		g.dir, usage.Free>>20, needed>>20)
+}
+
+// closeMargin is the space that closing a store needs besides its memtable.
+const closeMargin = 1 << 20
+
+// Close flushes and closes a store. If there is no room for what is flushed, it leaves the
+// store open and returns an error of class ResourceExhausted, because badger would end the
+// process with a fault. Nothing is lost: when the process has ended, the store is as after a
+// crash, and the next Open reads its log.
+func Close(db *badger.DB) error {
+	opts := db.Opts()
+	if err := New(opts.Dir, 0).CheckFor(uint64(opts.MemTableSize) + closeMargin); err != nil && !opts.InMemory {
+		return fmt.Errorf("the store is left as after a crash, from which the next start recovers: %w", err)
+	}
+	return db.Close()
 }

@@ -201,7 +201,14 @@ func (h *History) shut() {
 	if h.store == nil {
 		return
 	}
-	if err := h.store.db.Close(); err != nil {
+	err := durable.Close(h.store.db)
+	if errdefs.IsResourceExhausted(err) {
+		if !h.closed {
+			h.rests() // it stays open, and is tried again
+		}
+		return
+	}
+	if err != nil {
 		h.missed(0, fmt.Errorf("close the history: %w", err))
 	}
 	h.store = nil

@@ -85,7 +85,7 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.quit)
 		s.done.Wait()
-		err = s.db.Close()
+		err = durable.Close(s.db)
 	})
 	return err
 }

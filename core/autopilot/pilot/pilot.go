@@ -86,6 +86,9 @@ type Config struct {
 // Pilot changes the members of raft.
 type Pilot struct {
 	cfg Config
+	// yielded is when this server last tried to hand the lead over because its disk is
+	// full; used by YieldIfFull only.
+	yielded time.Time
 
 	mu         sync.Mutex
 	members    *membership.Membership      // nil without gossip

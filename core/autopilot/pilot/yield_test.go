@@ -27,17 +27,24 @@ func TestALeaderWhoseDiskIsFullHandsOverAndNotAgainAtOnce(t *testing.T) {
 			}
 			return nil
 		}
-		go pilot.Yield(ctx, readOnly, func(context.Context) error {
-			if tries.Add(1) == 1 {
-				return errors.New("nobody is there")
+		go func() {
+			var tried time.Time // over all terms
+			for ctx.Err() == nil {
+				term, lost := context.WithCancel(ctx)
+				pilot.Yield(term, &tried, readOnly, func(context.Context) error {
+					if tries.Add(1) == 1 {
+						return errors.New("nobody is there")
+					}
+					lost() // and it becomes the leader again
+					return nil
+				}, hclog.NewNullLogger())
 			}
-			return nil
-		}, hclog.NewNullLogger())
+		}()
 		for _, step := range []struct {
 			full  bool
 			after time.Duration
 			tries int32
-		}{{false, time.Minute, 0}, {true, 1500 * time.Millisecond, 1}, {true, 20 * time.Second, 1}, {true, 10 * time.Second, 2}, {false, time.Minute, 2}} {
+		}{{false, time.Minute, 0}, {true, 1500 * time.Millisecond, 1}, {true, 20 * time.Second, 1}, {true, 10 * time.Second, 2}, {true, 25 * time.Second, 2}, {false, time.Minute, 2}} {
 			full.Store(step.full)
 			time.Sleep(step.after) // of the test's own clock
 			synctest.Wait()

@@ -93,7 +93,7 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) Close() error {
 	s.writes.Lock()
 	defer s.writes.Unlock()
-	err := s.db.Close()
+	err := durable.Close(s.db)
 	if s.mark != nil {
 		err = errors.Join(err, s.mark.Close())
 	}

@@ -1,0 +1,57 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package durable_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/drover-project/drover/core/durable"
+	"github.com/drover-project/drover/sdk/errdefs"
+)
+
+// Badger flushes its memtable through a memory map when it closes, which on a full disk ends
+// the process with SIGBUS.
+func TestAStoreOnAFullDiskIsNotClosedAndLosesNothing(t *testing.T) {
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=16m"); err != nil {
+		t.Skipf("a small file system cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	dir, filler := filepath.Join(disk, "store"), filepath.Join(disk, "filler")
+	db, err := durable.Open(dir, durable.ProfileDev, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(func(tx *badger.Txn) error { return tx.Set([]byte("k"), []byte("v")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filler, make([]byte, 32<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	if err := durable.Close(db); !errdefs.IsResourceExhausted(err) {
+		t.Errorf("closed on a full disk: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.Close(db); err != nil {
+		t.Fatal(err)
+	}
+	if db, err = durable.Open(dir, durable.ProfileDev, hclog.NewNullLogger()); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.View(func(tx *badger.Txn) error { _, err := tx.Get([]byte("k")); return err }); err != nil {
+		t.Error(err)
+	}
+	if err := durable.Close(db); err != nil {
+		t.Error(err)
+	}
+}
