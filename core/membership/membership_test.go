@@ -358,3 +358,12 @@ func TestAServerThatSpeaksAnotherVersionOfTheGossipIsRefused(t *testing.T) {
 		t.Errorf("five tries are %d lines of the log:\n%s", lines, a.log)
 	}
 }
+
+func TestTheLogHasNoRawTags(t *testing.T) {
+	var out strings.Builder
+	raw := "[" + strings.TrimSpace(strings.Repeat("165 ", 300)) + "]"
+	membership.Passed(hclog.New(&hclog.LoggerOptions{Output: &out}), "2026/11/28 09:19:47 [WARN] memberlist: Refuting an alive message for 'evil.global' (10.77.0.6:4648) meta:("+raw+" VS "+raw+"), vsn:([1 5 2] VS [1 5 2])\n")
+	if want := "meta:([...] VS [...]), vsn:([1 5 2] VS [1 5 2])"; !strings.Contains(out.String(), want) {
+		t.Errorf("logged %s", out.String())
+	}
+}

@@ -5,6 +5,7 @@ package membership
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -31,9 +32,12 @@ func newQuiet(logger hclog.Logger) *quiet {
 	return &quiet{logger: logger, seen: map[string]time.Time{}}
 }
 
+// rawBytes are the tags of a server, as the library prints them: hundreds of numbers.
+var rawBytes = regexp.MustCompile(`\[\d+( \d+){20,}\]`)
+
 // Write logs one line, "DATE TIME [LEVEL] TEXT".
 func (q *quiet) Write(p []byte) (int, error) {
-	_, line, found := strings.Cut(string(bytes.TrimSpace(p)), "[")
+	_, line, found := strings.Cut(rawBytes.ReplaceAllString(string(bytes.TrimSpace(p)), "[...]"), "[")
 	level, text, closed := strings.Cut(line, "] ")
 	if !found || !closed {
 		q.logger.Debug(string(bytes.TrimSpace(p)))

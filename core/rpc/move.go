@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/resolver"
@@ -128,8 +129,12 @@ func validAddresses(addresses []string) error {
 			}
 			continue
 		}
-		if _, _, err := net.SplitHostPort(a); err != nil {
+		host, port, err := net.SplitHostPort(a)
+		if err != nil {
 			return errdefs.InvalidArgumentf("the server address %q cannot be used; give HOST:PORT: %w", a, err)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || n == 0 {
+			return errdefs.InvalidArgumentf("the server address %q cannot be used; give HOST:PORT, where PORT is 1 to 65535", a)
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ func TestAClientThatLeavesAServerGoesToAnotherAndKeepsAllInMind(t *testing.T) {
 	if err := c.SetServers([]string{second}); err != nil || !slices.Equal(c.Known(), []string{second}) || beatOf(t, c) != 2 {
 		t.Errorf("set: %v, known %v", err, c.Known())
 	}
-	for _, bad := range [][]string{nil, {"x"}, {second, ""}} {
+	for _, bad := range [][]string{nil, {"x"}, {second, ""}, {"x:zz"}, {":4647"}, {"x:0"}, {"x:99999"}} {
 		if err := c.SetServers(bad); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%q: %v", bad, err)
 		}
