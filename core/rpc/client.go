@@ -6,6 +6,7 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ type Client struct {
 	current    string   // to which the newest connection was made
 	via        string   // which of known led to current: maybe the name of a machine or service
 	fixed      bool     // known never grows: addresses from servers are ignored
+	sessions   map[*beats]context.CancelCauseFunc
 
 	beats atomic.Pointer[beats] // nil unless a session takes heartbeats
 }
@@ -124,8 +126,7 @@ func (c *Client) learn(told []string) {
 	}
 	known := merge(c.known, c.configured, told, isLoopback(c.current))
 	if !slices.Equal(known, c.known) {
-		c.known = known
-		c.resolver.UpdateState(resolver.State{Addresses: endpoints(known)})
+		c.use(known)
 	}
 }
 
@@ -198,10 +199,10 @@ func (c *Client) stream(ctx context.Context, method string) (grpc.ClientStream, 
 
 // Attach implements Servers.
 func (c *Client) Attach(ctx context.Context, id Identity, node Node, push func(*Assignments) error) error {
-	ctx, cancel := context.WithCancel(withIdentity(ctx, id))
+	ctx, cancel := context.WithCancelCause(withIdentity(ctx, id))
 	var calls sync.WaitGroup
 	defer calls.Wait()
-	defer cancel()
+	defer cancel(nil)
 	session, err := c.stream(ctx, methodAttach)
 	if err != nil {
 		return brokenSession(err)
@@ -212,9 +213,13 @@ func (c *Client) Attach(ctx context.Context, id Identity, node Node, push func(*
 	hearts := &beats{id: id, stream: session, ended: make(chan struct{}), waiting: map[uint64]chan *beatAnswer{}}
 	defer close(hearts.ended)
 	defer c.beats.CompareAndSwap(hearts, nil)
+	defer c.holds(hearts, cancel)()
 	for {
 		var m toNode
 		if err := session.RecvMsg(&m); err != nil {
+			if cause := context.Cause(ctx); errors.Is(cause, errReplaced) {
+				return cause
+			}
 			return brokenSession(err)
 		}
 		if m.End != nil {

@@ -116,9 +116,40 @@ func (c *Client) SetServers(addresses []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.configured = slices.Compact(slices.Clone(addresses))
-	c.known = c.configured
-	c.resolver.UpdateState(resolver.State{Addresses: endpoints(c.known)})
+	c.use(c.configured)
 	return nil
+}
+
+// errReplaced ends the sessions with a server that is none of the node's any more.
+var errReplaced = errdefs.Abortedf("the session with the servers ended: its server is no longer one of the servers of this node")
+
+// use makes known the servers of the client. A session on a connection to any other ends:
+// gRPC lets streams on such a connection go on, but sends everything else elsewhere, also
+// the answers to the session's requests. The lock must be held.
+func (c *Client) use(known []string) {
+	c.known = known
+	c.resolver.UpdateState(resolver.State{Addresses: endpoints(known)})
+	if slices.Contains(known, c.current) || slices.Contains(known, c.via) {
+		return
+	}
+	for _, end := range c.sessions {
+		end(errReplaced)
+	}
+}
+
+// holds notes that a session has begun; the caller calls what it returns when it has ended.
+func (c *Client) holds(session *beats, end context.CancelCauseFunc) func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions == nil {
+		c.sessions = map[*beats]context.CancelCauseFunc{}
+	}
+	c.sessions[session] = end
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.sessions, session)
+	}
 }
 
 func validAddresses(addresses []string) error {

@@ -71,3 +71,39 @@ func TestAClientThatLeavesAServerGoesToAnotherAndKeepsAllInMind(t *testing.T) {
 		}
 	}
 }
+
+// A session that stayed with a server that is none of the node's any more would get requests
+// whose answers go to another server.
+func TestASessionEndsWhenItsServerIsNoLongerOneOfTheNodes(t *testing.T) {
+	one, two := &numbered{number: 1}, &numbered{number: 2}
+	one.attached, one.pushes = make(chan rpc.Node, 1), make(chan *rpc.Assignments)
+	first, second := serve(t, one), serve(t, two)
+	c, err := rpc.DialAny([]string{first}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ended, pushed := make(chan error, 1), make(chan struct{})
+	go func() {
+		ended <- c.Attach(t.Context(), known, &node{}, func(*rpc.Assignments) error { pushed <- struct{}{}; return nil })
+	}()
+	push := func() {
+		one.pushes <- &rpc.Assignments{}
+		<-pushed
+	}
+	<-one.attached
+	push()
+	if err := c.SetServers([]string{second, first}); err != nil {
+		t.Fatal(err)
+	}
+	push() // it goes on
+	if err := c.SetServers([]string{second}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errdefs.IsAborted(err) {
+		t.Errorf("the session ended: %v", err)
+	}
+	if got := beatOf(t, c); got != 2 {
+		t.Errorf("it is with server %d", got)
+	}
+}
