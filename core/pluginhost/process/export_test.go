@@ -28,3 +28,6 @@ func NewSayings() func(plugin string, log hclog.Logger) hclog.Logger { return (&
 
 // Remembered is the number of lines that are remembered of a logger's plugin.
 func Remembered(log hclog.Logger) int { return len(log.(*onceLogger).saying.last) }
+
+// NewStderrLogger is the logger that go-plugin gets.
+func NewStderrLogger(log hclog.Logger) hclog.Logger { return &stderrLogger{Logger: log} }

@@ -119,6 +119,17 @@ func (l *stderrLogger) Debug(msg string, args ...any) {
 	}
 }
 
+// Info implements hclog.Logger. go-plugin's own message of this level says that a process has
+// ended without an error. The host logs the ends that it did not expect; others are no news:
+// a plugin without its device is asked every minute and ends each time.
+func (l *stderrLogger) Info(msg string, args ...any) {
+	if l.lines {
+		l.Logger.Info(msg, args...)
+		return
+	}
+	l.Logger.Debug(msg, args...)
+}
+
 // maxStacks limits the file of stacks, in bytes.
 const maxStacks = 4 << 20
 
