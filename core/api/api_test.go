@@ -53,6 +53,8 @@ func TestRefusalsReadAsTheReferenceWordsThem(t *testing.T) {
 		{"GET", "/v1/acl/policies", "", 400, "ACL support disabled"},
 		{"GET", "/v1/jobs?index=x", "", 400, "Invalid index"},
 		{"GET", "/v1/jobs?wait=x", "", 400, "Invalid wait time"},
+		{"GET", "/v1/jobs?max_stale=x", "", 400, "Invalid max_stale: give a duration, for example 10s"},
+		{"GET", "/v1/jobs?stale&max_stale=-1s", "", 400, "Invalid max_stale: give a duration, for example 10s"},
 		{"GET", "/v1/status/leader", "", 500, "No cluster leader"},
 		{"PUT", "/v1/operator/scheduler/configuration", `{"SchedulerAlgorithm":"nope"}`, 400, "invalid scheduler algorithm: nope"},
 		{"GET", "/v1/jobs?filter=Nope%20%3D%3D", "", 400, "failed to create result paginator: failed to read filter expression: 1:8 (7): no match found, expected: \"-\", \"0\", \"\\\"\", \"`\", [ \\t\\r\\n], [1-9] or [a-zA-Z]"},

@@ -54,16 +54,21 @@ func (a *action) where(at place) *action { a.at = at; return a }
 
 // place decides, for every request, which server answers it.
 func (s *Server) place(r *http.Request, rt *route) (place, error) {
-	if rt.does.at != atLeader || !rt.stale || modeOf(paramsOf(r)) != ReadStale {
+	if rt.does.at != atLeader || !rt.stale {
 		return rt.does.at, nil
 	}
-	limit := paramsOf(r).get("max_stale")
-	if limit == "" {
-		return fromState, nil
+	limit, most := paramsOf(r).get("max_stale"), time.Duration(0)
+	if limit != "" { // refused also where it limits nothing
+		var err error
+		if most, err = time.ParseDuration(limit); err != nil || most < 0 {
+			return fromState, fail(http.StatusBadRequest, "Invalid max_stale: give a duration, for example 10s")
+		}
 	}
-	most, err := time.ParseDuration(limit)
-	if err != nil || most < 0 {
-		return fromState, fail(http.StatusBadRequest, "Invalid max_stale: give a duration, for example 10s")
+	switch {
+	case modeOf(paramsOf(r)) != ReadStale:
+		return atLeader, nil
+	case limit == "":
+		return fromState, nil
 	}
 	meta, err := s.backend.Ready(r.Context(), ReadStale)
 	if err != nil || time.Duration(meta.LastContactMS)*time.Millisecond <= most {

@@ -5,6 +5,8 @@ package config
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,8 +17,14 @@ const rotateEvery = 24 * time.Hour
 // RotateEvery returns the age at which the log file is put away.
 func (c *Config) RotateEvery() time.Duration { return Duration(c.LogRotateDuration, rotateEvery) }
 
+// logLevels are the levels of the log.
+var logLevels = []string{"TRACE", "DEBUG", "INFO", "WARN", "ERROR"}
+
 func (c *Config) logProblems() []string {
 	var out []string
+	if level := strings.ToUpper(strings.TrimSpace(c.LogLevel)); level != "" && level != "OFF" && !slices.Contains(logLevels, level) {
+		out = append(out, fmt.Sprintf("log_level %q is not one of %s", c.LogLevel, strings.Join(logLevels, ", ")))
+	}
 	if d, err := ParseDuration(c.LogRotateDuration); err != nil || d < 0 {
 		out = append(out, fmt.Sprintf("log_rotate_duration: %q is not a duration such as \"24h\"", c.LogRotateDuration))
 	}
