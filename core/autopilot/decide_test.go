@@ -127,3 +127,17 @@ func TestAServerThatHeardItsLeaderLateOnceIsHealthyAndOneThatDidSoTwiceIsNot(t *
 		}
 	}
 }
+
+func TestAServerThatNoLongerAnswersHasNotHeardFromItsLeaderSince(t *testing.T) {
+	at := time.Unix(1000, 0)
+	s := autopilot.Scene{Reports: map[string]autopilot.Report{"a": {LastContact: 40 * time.Millisecond, At: at}}}
+	for age, want := range map[time.Duration]time.Duration{time.Second: 40 * time.Millisecond, 30 * time.Second: 30040 * time.Millisecond} {
+		s.Now = at.Add(age)
+		if got := s.LastContact("a"); got != want {
+			t.Errorf("%s after its report: %s, want %s", age, got, want)
+		}
+	}
+	if got := s.LastContact("unknown"); got != 0 {
+		t.Errorf("a server without a report: %s", got)
+	}
+}

@@ -75,6 +75,16 @@ func (r Report) contact() time.Duration {
 // reportsLast is how long a report is valid.
 const reportsLast = 5 * time.Second
 
+// LastContact returns how long ago a server heard from the leader, as far as the leader
+// knows. Of a server that no longer answers it counts on from the last report.
+func (s Scene) LastContact(id string) time.Duration {
+	r := s.Reports[id]
+	if age := s.Now.Sub(r.At); !r.At.IsZero() && age > reportsLast {
+		return r.LastContact + age
+	}
+	return r.LastContact
+}
+
 // beatsToMiss is after how many heartbeats that have not come a server may be unhealthy,
 // whatever the threshold is: with a raft_multiplier the pauses alone can be longer.
 const beatsToMiss = 2

@@ -227,7 +227,7 @@ func (d *Daemon) AutopilotHealth(context.Context) (*api.AutopilotHealth, error) 
 		ok := view.Healthy(view.Config, p.ID)
 		x := &api.AutopilotServer{
 			ID: p.ID, Name: m.Name, Address: p.Address, SerfStatus: m.Status, Version: m.Version, Leader: p.ID == view.Self,
-			LastContact: r.LastContact.String(), LastTerm: r.LastTerm, LastIndex: r.LastIndex, Healthy: ok, Voter: p.Voter, StableSince: view.StableSince[p.ID].UTC().Truncate(time.Second),
+			LastContact: view.LastContact(p.ID).String(), LastTerm: r.LastTerm, LastIndex: r.LastIndex, Healthy: ok, Voter: p.Voter, StableSince: view.StableSince[p.ID].UTC().Truncate(time.Second),
 		}
 		if x.Leader {
 			x.LastContact, x.LastTerm, x.LastIndex = "0s", view.Term, view.LastIndex
