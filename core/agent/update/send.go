@@ -39,9 +39,14 @@ func (b *Buffer) mayDrain() bool {
 // backoff paces attempts while sending fails.
 type backoff struct {
 	failures int
-	pause    int  // ticks until the next try
-	hastened bool // the try before did not wait for its time
+	pause    int       // ticks until the next try
+	hastened bool      // the try before did not wait for its time
+	logged   time.Time // when a failure was last logged, and of which class it was
+	class    errdefs.Class
 }
+
+// logAgain is the pause between two lines of the log about servers that take no updates.
+const logAgain = time.Minute
 
 func (p *backoff) failed() {
 	p.failures++
@@ -95,8 +100,9 @@ func (b *Buffer) drain(ctx context.Context) {
 		}
 		if err := b.deliver(ctx, batch); err != nil {
 			pace.failed()
-			if ctx.Err() == nil {
-				b.logger.Warn("alloc updates could not be sent; they are kept and sent again", "allocs", len(batch), "error", err)
+			if class := errdefs.ClassOf(err); ctx.Err() == nil && (class != pace.class || time.Since(pace.logged) >= logAgain) {
+				pace.logged, pace.class = time.Now(), class
+				b.logger.Warn("alloc updates could not be sent; they are kept and sent again", "allocs", len(batch), "attempts", pace.failures, "error", err)
 			}
 			continue
 		}

@@ -4,9 +4,11 @@
 package update_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -61,9 +63,13 @@ func (s *server) sent() [][]*model.AllocReport {
 
 // run calls f in a bubble with a buffer that sends to s.
 func run(t *testing.T, f func(b *update.Buffer, s *server)) {
+	runLogged(t, hclog.NewNullLogger(), f)
+}
+
+func runLogged(t *testing.T, logger hclog.Logger, f func(b *update.Buffer, s *server)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		b := update.New(s.send, hclog.NewNullLogger())
+		b := update.New(s.send, logger)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.Run(ctx) }()
@@ -244,6 +250,24 @@ func TestAFailedSendIsPutBackButNeverOverANewerUpdate(t *testing.T) {
 				t.Errorf("the older update won: %v", a)
 			}
 		}
+	})
+}
+
+func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
+	var log bytes.Buffer
+	runLogged(t, hclog.New(&hclog.LoggerOptions{Output: &log}), func(b *update.Buffer, s *server) {
+		s.with(func() { s.err = errdefs.Unavailablef("no server") })
+		b.Put(alloc("a", "running", ""), false)
+		after(5*time.Minute + time.Second)
+		s.with(func() { s.err = errdefs.FailedPreconditionf("the node is not ready") })
+		after(10 * time.Second)
+		if n := len(s.sent()); n < 30 {
+			t.Errorf("%d attempts", n)
+		}
+		if text := log.String(); strings.Count(text, "could not be sent") < 5 || strings.Count(text, "could not be sent") > 7 || !strings.Contains(text, "not ready") {
+			t.Errorf("logged\n%s", text)
+		}
+		s.with(func() { s.err = nil })
 	})
 }
 
