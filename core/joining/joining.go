@@ -43,6 +43,9 @@ const tagLevel = "level"
 const (
 	// defaultRetryInterval is the pause between two tries to join.
 	defaultRetryInterval = 30 * time.Second
+	// logAgain is the pause between two lines of the log that say why nothing was joined, while
+	// the cause is the same.
+	logAgain = 5 * time.Minute
 	// retellEvery is the interval at which a server checks that its announced tags are up
 	// to date.
 	retellEvery = time.Second
@@ -209,6 +212,8 @@ func (j *Joiner) retryJoin(ctx context.Context) {
 	if pause == 0 {
 		pause = defaultRetryInterval
 	}
+	var logged time.Time
+	var said string
 	for try := 1; ; try++ {
 		_, err := j.Join(ctx, g.RetryJoin)
 		if err == nil || ctx.Err() != nil {
@@ -218,7 +223,10 @@ func (j *Joiner) retryJoin(ctx context.Context) {
 			j.cfg.Fail(fmt.Errorf("no server of retry_join could be joined in %d tries: %w", try, err))
 			return
 		}
-		j.cfg.Logger.Warn("no server of retry_join could be joined; trying again", "in", pause, "error", err)
+		if text := err.Error(); text != said || time.Since(logged) >= logAgain {
+			said, logged = text, time.Now()
+			j.cfg.Logger.Warn("no server of retry_join could be joined; trying again", "each", pause, "attempts", try, "error", err)
+		}
 		late := time.NewTimer(pause)
 		select {
 		case <-late.C:
