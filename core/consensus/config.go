@@ -101,6 +101,9 @@ func (c Config) raftConfig(logger hclog.Logger) *raft.Config {
 	r.MaxAppendEntries = maxAppendEntries
 	r.BatchApplyCh = true
 	r.NoLegacyTelemetry = true
+	// A leader that is removed from the members goes on as a server that may be added again.
+	// Raft would end itself, and leave a server behind that can only be restarted.
+	r.ShutdownOnRemove = false
 	r.HeartbeatTimeout = orElse(c.HeartbeatTimeout, defaultHeartbeat) * time.Duration(orElse(c.Multiplier, 1))
 	r.ElectionTimeout = r.HeartbeatTimeout
 	r.LeaderLeaseTimeout = r.HeartbeatTimeout * 3 / 4

@@ -488,6 +488,21 @@ func TestAddedAndRemovedServersFollowOrStop(t *testing.T) {
 	eventually(t, "the named server leads", c.nodes[to].IsLeader)
 }
 
+func TestALeaderThatIsRemovedCanBeAddedAgain(t *testing.T) {
+	c := openCluster(t)
+	old := c.leader()
+	if err := c.nodes[old].RemoveServer(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another server leads", func() bool { return c.leader() != old })
+	leader := c.nodes[c.leader()]
+	if err := leader.AddServer(t.Context(), consensus.Server{ID: old, Address: c.configs[old].Listener.Addr().String(), Voter: true}); err != nil {
+		t.Fatal(err)
+	}
+	propose(t, leader, "after")
+	eventually(t, "it has what was written since", func() bool { return slices.Equal(c.machines[old].all(), []string{"after"}) })
+}
+
 func TestNothingIsWrittenOnceTheStateMachineCannotGoOn(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*consensus.Node, *words, chan error) {
