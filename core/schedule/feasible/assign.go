@@ -133,8 +133,12 @@ func assignNetwork(u *Usage, n *model.Node, nw *model.NetworkResource, maps *[]m
 }
 
 func assignPort(u *Usage, n *model.Node, nw *model.NetworkResource, p *model.Port, maps *[]model.AllocatedPortMapping, seed string) string {
-	p.HostNetwork = hostNetwork(p.HostNetwork)
-	ip, ok := Address(n, p.HostNetwork)
+	name, ok := Resolve(hostNetwork(p.HostNetwork), "", n)
+	if !ok || name == "" {
+		return "network: " + noHostNetwork(*p)
+	}
+	p.HostNetwork = name
+	ip, ok := Address(n, name)
 	if !ok {
 		return "network: no address on host network \"" + p.HostNetwork + "\""
 	}

@@ -257,12 +257,25 @@ func hasDriver(t *model.NodeTraits, name string) bool {
 func checkPorts(nw *model.NetworkResource, t *model.NodeTraits) string {
 	for _, ports := range [][]model.Port{nw.ReservedPorts, nw.DynamicPorts} {
 		for _, p := range ports {
-			if !slices.Contains(t.HostNetworks, hostNetwork(p.HostNetwork)) {
-				return "missing host network \"" + hostNetwork(p.HostNetwork) + "\" for port \"" + p.Label + "\""
+			if Escapes(p.HostNetwork) { // the nodes of a class differ in it: see assignPort
+				continue
+			}
+			name, ok := resolve(hostNetwork(p.HostNetwork), "", t)
+			if !ok || name == "" {
+				return noHostNetwork(p)
+			}
+			if !slices.Contains(t.HostNetworks, name) {
+				return "missing host network \"" + name + "\" for port \"" + p.Label + "\""
 			}
 		}
 	}
 	return ""
+}
+
+// noHostNetwork says that a node has no value for the ${...} that names a port's host network,
+// with the reference's wording.
+func noHostNetwork(p model.Port) string {
+	return fmt.Sprintf("invalid host network %q template for port %q", p.HostNetwork, p.Label)
 }
 
 // InDatacenters reports whether dc matches one of the globs.

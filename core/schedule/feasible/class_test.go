@@ -79,7 +79,7 @@ func (d dice) group() *model.TaskGroup {
 		tg.Volumes = map[string]*model.VolumeRequest{"v": {Type: "host", Source: d.of("data", "none"), ReadOnly: d.maybe()}}
 	}
 	if d.maybe() {
-		tg.Networks = []*model.NetworkResource{{Mode: d.of("", "host", "bridge"), DynamicPorts: []model.Port{{Label: "p", HostNetwork: d.of("", "public")}}}}
+		tg.Networks = []*model.NetworkResource{{Mode: d.of("", "host", "bridge"), DynamicPorts: []model.Port{{Label: "p", HostNetwork: d.of("", "public", "${meta.rack}", "${meta.unique.tag}", "${meta.none}")}}}}
 	}
 	if d.maybe() {
 		ask := &model.RequestedDevice{Name: d.of("gpu", "acme/gpu", "acme/gpu/x1"), Count: uint64(1 + d.IntN(3))}

@@ -125,3 +125,41 @@ func TestAGroupIsPlacedOnlyWhereItsNetworkCanBeMadeAndItsDriversJoinIt(t *testin
 		}
 	}
 }
+
+func TestTheHostNetworkOfAPortMayBeNamedByThePropertyOfANode(t *testing.T) {
+	n := &model.Node{
+		ComputedClass: "c", Meta: map[string]string{"net": "public", "gone": "x", "unique.net": "public", "unique.gone": "x"}, Attributes: map[string]string{},
+		NodeResources: &model.NodeResources{NodeNetworks: []*model.NodeNetworkResource{{Mode: "host", Addresses: []model.NodeNetworkAddress{
+			{Alias: "default", Address: "10.0.0.1"}, {Alias: "public", Address: "192.0.2.1"},
+		}}}},
+	}
+	for named, want := range map[string]struct{ ip, check, assign string }{
+		"":                   {"10.0.0.1", "", ""},
+		"public":             {"192.0.2.1", "", ""},
+		"${meta.net}":        {"192.0.2.1", "", ""},
+		"${meta.unique.net}": {"192.0.2.1", "", ""},
+		"${meta.gone}":       {"", `missing host network "x" for port "p"`, `network: no address on host network "x"`},
+		"${meta.none}":       {"", `invalid host network "${meta.none}" template for port "p"`, `network: invalid host network "${meta.none}" template for port "p"`},
+		// Nodes of a class differ in these.
+		"${meta.unique.gone}": {"", "", `network: no address on host network "x"`},
+		"${meta.unique.none}": {"", "", `network: invalid host network "${meta.unique.none}" template for port "p"`},
+	} {
+		tg := &model.TaskGroup{Networks: []*model.NetworkResource{{DynamicPorts: []model.Port{{Label: "p", HostNetwork: named}}}}}
+		c := feasible.NewChecker(&model.Job{}, tg)
+		if got := c.Check(n); got != want.check {
+			t.Errorf("%q: check says %q, want %q", named, got, want.check)
+		}
+		res, why := feasible.Assign(c, feasible.UsageOf(n, nil), tg, n, "id", false)
+		if why != want.assign {
+			t.Errorf("%q: assign says %q, want %q", named, why, want.assign)
+		}
+		if why == "" && res.Shared.Ports[0].HostIP != want.ip {
+			t.Errorf("%q: the port is on %s, want %s", named, res.Shared.Ports[0].HostIP, want.ip)
+		}
+	}
+	tg := &model.TaskGroup{Networks: []*model.NetworkResource{{ReservedPorts: []model.Port{{Label: "p", Value: 80, HostNetwork: "${meta.net}"}}}}}
+	a := &model.Allocation{AllocatedResources: &model.AllocatedResources{Shared: model.AllocatedSharedResources{Ports: []model.AllocatedPortMapping{{Value: 80, HostIP: "192.0.2.1"}}}}}
+	if !feasible.HoldsStaticPort(n, tg, a) {
+		t.Error("an alloc with the port is not found for preemption")
+	}
+}

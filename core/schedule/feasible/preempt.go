@@ -37,7 +37,8 @@ func ReservableCores(n *model.Node) (count int64) {
 func HoldsStaticPort(n *model.Node, tg *model.TaskGroup, a *model.Allocation) bool {
 	holds := func(nw *model.NetworkResource) bool {
 		for _, p := range nw.ReservedPorts {
-			if ip, ok := Address(n, p.HostNetwork); ok && !p.IgnoreCollision && holdsPort(a.AllocatedResources, ip, p.Value) {
+			name, _ := Resolve(p.HostNetwork, "", n)
+			if ip, ok := Address(n, name); ok && !p.IgnoreCollision && holdsPort(a.AllocatedResources, ip, p.Value) {
 				return true
 			}
 		}
