@@ -129,12 +129,12 @@ func (r *Runner) networkMaker(tg *model.TaskGroup) (driver.Networker, error) {
 }
 
 func (r *Runner) networkRequest(a *model.Allocation, tg *model.TaskGroup) network.Request {
-	n := ownNetwork(tg)
+	n := r.filledNetwork(a, tg, ownNetwork(tg))
 	req := network.Request{
-		AllocID: a.ID, Network: n.Mode, Namespace: a.Namespace, JobID: a.JobID, TaskGroup: tg.Name, Hostname: n.Hostname, DNS: networkDNS(n.DNS),
+		AllocID: a.ID, Network: n.Mode, Namespace: a.Namespace, JobID: a.JobID, TaskGroup: tg.Name, Hostname: n.Hostname,
 	}
-	if n.Hostname != "" && len(tg.Tasks) > 0 {
-		req.Hostname = r.environment(a, tg.Tasks[0], driver.Capabilities{FSIsolation: "image"}, template.Vars{}).Replace(n.Hostname)
+	if d := n.DNS; d != nil {
+		req.DNS = &network.DNS{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
 	}
 	if n.CNI != nil {
 		req.Args = n.CNI.Args
@@ -148,7 +148,7 @@ func (r *Runner) networkRequest(a *model.Allocation, tg *model.TaskGroup) networ
 			port.Port = p.Value
 		}
 		req.Ports = append(req.Ports, port)
-		if ip, err := netip.ParseAddr(p.HostIP); err == nil && ip.Is4() && !ip.IsLoopback() && !ip.IsUnspecified() && onDefaultNetwork(tg, p.Label) {
+		if ip, err := netip.ParseAddr(p.HostIP); err == nil && ip.Is4() && !ip.IsLoopback() && !ip.IsUnspecified() && onDefaultNetwork(a, p.Label) {
 			port.HostIP = "127.0.0.1" // programs of the machine use it as they use ports of the host
 			req.Ports = append(req.Ports, port)
 			if n.Mode != bridgeNetwork { // CNI programs refuse addresses of a family that their network does not have
@@ -182,8 +182,8 @@ func (r *Runner) defaultIPv6() (out []string) {
 
 // onDefaultNetwork reports whether a port is on the node's default network, which no
 // other port of that number is.
-func onDefaultNetwork(tg *model.TaskGroup, label string) bool {
-	for _, n := range tg.Networks {
+func onDefaultNetwork(a *model.Allocation, label string) bool {
+	for _, n := range a.AllocatedResources.Shared.Networks {
 		for _, p := range slices.Concat(n.ReservedPorts, n.DynamicPorts) {
 			if p.Label == label {
 				return p.HostNetwork == "" || p.HostNetwork == model.DefaultHostNetwork
@@ -193,11 +193,31 @@ func onDefaultNetwork(tg *model.TaskGroup, label string) bool {
 	return false
 }
 
-func networkDNS(d *model.DNSConfig) *network.DNS {
-	if d == nil {
-		return nil
+// filledNetwork returns a network block with its ${...} replaced, as for the group's first task.
+func (r *Runner) filledNetwork(a *model.Allocation, tg *model.TaskGroup, n *model.NetworkResource) *model.NetworkResource {
+	out := *n
+	env := func(s string) string { return s }
+	if len(tg.Tasks) > 0 {
+		env = r.environment(a, tg.Tasks[0], driver.Capabilities{FSIsolation: "image"}, template.Vars{}).Replace
 	}
-	return &network.DNS{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
+	all := func(list []string) (out []string) {
+		for _, s := range list {
+			out = append(out, env(s))
+		}
+		return out
+	}
+	out.Hostname = env(n.Hostname)
+	if d := n.DNS; d != nil {
+		out.DNS = &model.DNSConfig{Servers: all(d.Servers), Searches: all(d.Searches), Options: all(d.Options)}
+	}
+	if n.CNI != nil {
+		args := make(map[string]string, len(n.CNI.Args))
+		for k, v := range n.CNI.Args {
+			args[k] = env(v)
+		}
+		out.CNI = &model.CNIConfig{Args: args}
+	}
+	return &out
 }
 
 // removeNetwork removes the network of the group, and then the namespace if a driver made
@@ -295,9 +315,9 @@ func (r *Runner) isolation(tg *model.TaskGroup, c driver.Capabilities) *driver.N
 }
 
 // resolver is the DNS configuration of the tasks: the job's, or else the network's.
-func (r *Runner) resolver(tg *model.TaskGroup) *driver.DNSConfig {
+func (r *Runner) resolver(a *model.Allocation, tg *model.TaskGroup) *driver.DNSConfig {
 	if len(tg.Networks) > 0 && tg.Networks[0].DNS != nil {
-		d := tg.Networks[0].DNS
+		d := r.filledNetwork(a, tg, tg.Networks[0]).DNS
 		return &driver.DNSConfig{Servers: d.Servers, Searches: d.Searches, Options: d.Options}
 	}
 	r.mu.Lock()

@@ -144,7 +144,7 @@ func (p *preparation) taskConfig() (*driver.TaskConfig, error) {
 		return nil, err
 	}
 	out := p.Runner.taskConfig(p.alloc, p.group, p.task, p.run)
-	out.Network, out.DNS = p.isolation(p.group, p.info.Capabilities), p.resolver(p.group)
+	out.Network, out.DNS = p.isolation(p.group, p.info.Capabilities), p.resolver(p.alloc, p.group)
 	out.DriverConfig, out.Env, out.SecretEnv, out.User, out.Mounts = config, p.env.Map(), p.env.Secrets(), user, mounts
 	if err := p.addStorage(out); err != nil {
 		return nil, err

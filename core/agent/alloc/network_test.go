@@ -1,0 +1,59 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package alloc_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+	"testing/synctest"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/network"
+)
+
+// askedNetworks keeps what the node asks of network plugins.
+type askedNetworks struct{ got network.Request }
+
+func (n *askedNetworks) CreateNetwork(_ context.Context, r network.Request) (*network.Attachment, error) {
+	n.got = r
+	return &network.Attachment{Path: "/run/netns/x", Interface: "eth0"}, nil
+}
+
+func (*askedNetworks) DestroyNetwork(context.Context, string, string) error { return nil }
+
+func TestReferencesInTheNetworkBlockOfAGroupAreReplaced(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		nets := &askedNetworks{}
+		b.cfg.Networks = nets
+		b.cfg.Node = func() *model.Node {
+			return &model.Node{ID: "n1", Name: "node", NodePool: "edge", Attributes: map[string]string{"unique.network.ip-address": "10.0.0.7"}, Meta: map[string]string{"net": "default"}}
+		}
+		a := newAlloc(newTask("web"))
+		a.Job.TaskGroups[0].Networks = []*model.NetworkResource{{
+			Mode: "cni/lan", Hostname: "web-${NOMAD_ALLOC_INDEX}", DynamicPorts: []model.Port{{Label: "http", HostNetwork: "${meta.net}"}},
+			DNS: &model.DNSConfig{Servers: []string{"${attr.unique.network.ip-address}"}, Searches: []string{"${node.pool}.example"}, Options: []string{"ndots:2"}},
+			CNI: &model.CNIConfig{Args: map[string]string{"Pool": "${node.pool}", "Dir": "${NOMAD_ALLOC_DIR}/x"}},
+		}}
+		a.AllocatedResources = &model.AllocatedResources{Shared: model.AllocatedSharedResources{
+			Networks: []*model.NetworkResource{{Mode: "cni/lan", DynamicPorts: []model.Port{{Label: "http", Value: 20000, HostNetwork: "default"}}}},
+			Ports:    []model.AllocatedPortMapping{{Label: "http", Value: 20000, HostIP: "10.0.0.7"}},
+		}}
+		b.run(a)
+		synctest.Wait()
+		want := network.Request{
+			AllocID: "a1", Network: "cni/lan", Namespace: "default", JobID: "j", TaskGroup: "g", Hostname: "web-0",
+			DNS:   &network.DNS{Servers: []string{"10.0.0.7"}, Searches: []string{"edge.example"}, Options: []string{"ndots:2"}},
+			Args:  map[string]string{"Pool": "edge", "Dir": "/alloc/x"},
+			Ports: []network.Port{{Label: "http", HostIP: "10.0.0.7", HostPort: 20000, Port: 20000}, {Label: "http", HostIP: "127.0.0.1", HostPort: 20000, Port: 20000}},
+		}
+		if !reflect.DeepEqual(nets.got, want) {
+			t.Errorf("asked for %+v with DNS %+v\nwant %+v with %+v", nets.got, nets.got.DNS, want, want.DNS)
+		}
+		if len(b.driver.configs) != 1 || fmt.Sprint(b.driver.configs[0].DNS.Servers, b.driver.configs[0].DNS.Searches) != "[10.0.0.7] [edge.example]" {
+			t.Errorf("the driver got %+v", b.driver.configs)
+		}
+	})
+}
