@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -43,6 +44,9 @@ type Endpoint struct {
 
 // EndpointOf finds the endpoint of a service. Its strings must have been interpolated.
 func (p Place) EndpointOf(s *model.Service) (Endpoint, error) {
+	if strings.Contains(s.Name, "${") { // nobody asks for such a name
+		return Endpoint{}, errdefs.FailedPreconditionf("service %q: neither the job nor the node defines what its name refers to; correct the name", s.Name)
+	}
 	out, err := p.find(cmp.Or(s.AddressMode, AddressAuto), s.PortLabel)
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("service %q: %w", s.Name, err)

@@ -52,6 +52,7 @@ func TestTheAddressOfAServiceFollowsItsAddressMode(t *testing.T) {
 		"alloc, no network":        {bare, nil, model.Service{PortLabel: "53", AddressMode: "alloc"}, services.Endpoint{}, "needs a network with mode"},
 		"alloc_ipv6":               {bridged(), nil, model.Service{PortLabel: "http", AddressMode: "alloc_ipv6"}, services.Endpoint{Address: "fd00::5", Port: 8080}, ""},
 		"address":                  {bridged(), nil, model.Service{PortLabel: "http", Address: "web.example"}, services.Endpoint{Address: "web.example", Port: 20000}, ""},
+		"name without a value":     {bridged(), nil, model.Service{Name: "web-${none}", PortLabel: "http"}, services.Endpoint{}, `service "web-${none}": neither the job nor the node defines`},
 		"address, port of no kind": {bridged(), nil, model.Service{PortLabel: "x", Address: "web.example"}, services.Endpoint{}, `no port "x"`},
 	} {
 		p := services.Place{Alloc: c.alloc, Task: "old", Driver: c.driver, NodeAddress: "192.0.2.1"}

@@ -31,7 +31,8 @@ func May(a *model.Allocation) bool {
 // Registrations returns the registrations of an alloc, without indexes: those of its group
 // while the alloc runs, and those of each task while that runs. Those that an operator
 // removed are left out. A service without an address is left out too, such as one with
-// address_mode alloc until the node has reported the network. No two have the same id.
+// address_mode alloc until the node has reported the network, and one whose name refers to
+// what nothing defines. No two have the same id.
 func Registrations(in Input) []*model.ServiceRegistration {
 	out, _ := derive(in)
 	return out
@@ -40,10 +41,10 @@ func Registrations(in Input) []*model.ServiceRegistration {
 // Missing is a service that has no registration although it should.
 type Missing struct {
 	Task string // that offers it; "" if the group does
-	Err  error  // why it has no address; names the service
+	Err  error  // why it has none; names the service
 }
 
-// Unregistered returns the services of an alloc that have no address.
+// Unregistered returns the services of an alloc that have no address, or no name.
 func Unregistered(in Input) []Missing {
 	_, missing := derive(in)
 	return missing
