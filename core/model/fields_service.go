@@ -21,7 +21,7 @@ func fieldsOfServices() []Field {
 		{Name: "Service.TaggedAddresses", By: "core/services", Warn: "tagged_addresses of service (no question for services of provider nomad can ask for one)", When: ofNomad},
 		{Name: "Service.OnUpdate", By: ReadBack}, // its checks have it from core/jobspec
 		{Name: "Service.Provider", By: "core/services"},
-		{Name: "Service.Cluster", By: "core/services"},
+		{Name: "Service.Cluster", By: "core/services", Warn: "cluster of service (only Consul has clusters)", When: ofNomadElsewhere},
 		{Name: "Service.Identity", By: "core/services", Warn: "identity of service (services of provider nomad are registered without a token)", When: ofNomad},
 		{Name: "Service.Kind", By: "core/agent/alloc", Warn: "kind of service (only Consul has kinds of services)", When: ofNomad},
 		{Name: "Service.Weights", By: "core/services"},
@@ -61,3 +61,9 @@ func fieldsOfServices() []Field {
 
 // ofNomad reports whether the place's service is of provider nomad.
 func ofNomad(p Place) bool { return p.Service != nil && p.Service.Provider == "nomad" }
+
+// ofNomadElsewhere reports whether the place's service is of provider nomad and names a cluster
+// of Consul that is not the one by default, which clients send for all services.
+func ofNomadElsewhere(p Place) bool {
+	return ofNomad(p) && p.Service.Cluster != "" && p.Service.Cluster != "default"
+}

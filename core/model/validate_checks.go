@@ -31,10 +31,11 @@ func (c *ServiceCheck) validate(p *ValidationError, s *Service, ports map[string
 	} else {
 		c.validateTypeOfConsul(&part, kind)
 	}
-	if kind == "script" {
-		c.validateScript(&part, s, group)
-	} else {
+	switch {
+	case kind != "script":
 		c.validatePort(&part, s, ports)
+	case s.Provider != "nomad": // else the type is what is wrong
+		c.validateScript(&part, s, group)
 	}
 	if kind == "http" {
 		c.validateRequest(&part)

@@ -34,7 +34,7 @@ func (tg *TaskGroup) validate(j *Job) ValidationError {
 	tg.validatePolicies(&p, j)
 	validateNetworks(&p, tg.Networks)
 	tg.validateVolumes(&p, j)
-	validateServices(&p, tg.Services, tg.portLabels(nil), true)
+	tg.validateServices(&p, tg.Services, tg.portLabels(nil), true)
 	tg.validateChecks(&p)
 	tg.validateScaling(&p)
 	tg.validateTasks(&p, j)

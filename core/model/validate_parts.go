@@ -4,7 +4,10 @@
 package model
 
 import (
+	"maps"
+	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -135,7 +138,11 @@ func validateSpreads(p *ValidationError, spreads []*Spread) {
 func validateNetworks(p *ValidationError, networks []*NetworkResource) {
 	labels := map[string]bool{}
 	static := map[string]string{}
+	if len(networks) > 1 {
+		p.addf("Only one network block is allowed per task group, but there are %d: a group has one network; move all ports into one block", len(networks))
+	}
 	for _, n := range networks {
+		n.validateNames(p)
 		if !validNetworkMode(n.Mode) {
 			p.addf("Invalid network mode %q: use host, bridge, none or cni/NAME", n.Mode)
 		}
@@ -154,6 +161,42 @@ func validateNetworks(p *ValidationError, networks []*NetworkResource) {
 				p.addf("Static port %d already reserved by %s", port.Value, other)
 			}
 			static[key] = port.Label
+		}
+	}
+}
+
+// hostnames matches what a host can be called: names of a label or more.
+var hostnames = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
+
+const maxHostname = 64 // bytes that Linux takes
+
+// validateNames checks what a network block says besides its ports. What has ${...} is known
+// on the node only.
+func (n *NetworkResource) validateNames(p *ValidationError) {
+	if h := n.Hostname; h != "" && !strings.Contains(h, "${") && (len(h) > maxHostname || !hostnames.MatchString(h)) {
+		p.addf("hostname %q of the network is not a valid DNS name of at most %d letters, digits, '-', '_' and '.'", h, maxHostname)
+	}
+	if d := n.DNS; d != nil {
+		for _, s := range d.Servers {
+			if _, err := netip.ParseAddr(s); err != nil && !strings.Contains(s, "${") {
+				p.addf("dns server %q of the network is not an IP address; names of servers cannot be looked up without a server", s)
+			}
+		}
+		for _, s := range slices.Concat(d.Servers, d.Searches, d.Options) {
+			if strings.ContainsAny(s, " \t\r\n\000") || s == "" {
+				p.addf("dns entry %q of the network is empty or has white space; write each in a string of its own", s)
+			}
+		}
+	}
+	if n.CNI == nil || len(n.CNI.Args) == 0 {
+		return
+	}
+	if n.Mode == "bridge" || n.Mode == "none" {
+		p.addf("network %q takes no arguments; remove cni { args } from the group's network, or use mode \"cni/NAME\"", n.Mode)
+	}
+	for _, k := range slices.Sorted(maps.Keys(n.CNI.Args)) {
+		if v := n.CNI.Args[k]; k == "" || strings.ContainsAny(k, "=;\n\000") || strings.ContainsAny(v, ";\n\000") {
+			p.addf("cni { args }: %q = %q cannot be passed to CNI programs, which get KEY=VALUE separated by semicolons", k, v)
 		}
 	}
 }
@@ -182,59 +225,5 @@ func validatePort(p *ValidationError, port Port, mode string) {
 		p.addf("Port %q cannot be mapped to a port (%d) greater than 65535 or below -1", port.Label, port.To)
 	case port.To != 0 && port.To != port.Value && mode == "none":
 		p.addf("Port %q cannot be mapped without a network", port.Label)
-	}
-}
-
-// providerName matches the names that the host of plugins lets a registry have.
-var providerName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-
-var serviceName = regexp.MustCompile(`^(?i:[a-z0-9]|[a-z0-9][a-z0-9\-]{0,61}[a-z0-9])$`)
-
-func validateServices(p *ValidationError, services []*Service, ports map[string]bool, group bool) {
-	var all ValidationError
-	for i, s := range services {
-		if s == nil {
-			all.addf("Service %d is null; remove it", i+1)
-			continue
-		}
-		var part ValidationError
-		s.validate(&part, ports, group)
-		all.under("Service["+strconv.Itoa(i)+"] "+s.Name+" validation failed", part)
-	}
-	if group {
-		p.under("Task group service validation failed", all)
-	} else {
-		*p = append(*p, all...)
-	}
-}
-
-// maxServiceTags limits each list of tags and metadata of a service.
-const maxServiceTags = 1000
-
-func (s *Service) validate(p *ValidationError, ports map[string]bool, group bool) {
-	if !strings.Contains(s.Name, "${") && !serviceName.MatchString(s.Name) {
-		p.addf("Service name must be valid per RFC 1123 and can contain only alphanumeric characters or dashes and must be no longer than 63 characters")
-	}
-	if s.Provider != "" && !providerName.MatchString(s.Provider) {
-		p.addf("Service provider must be %q, %q, or the name of a registry plugin (letters, digits, '.', '_' and '-', at most 64); not %q", "consul", "nomad", s.Provider)
-	}
-	switch s.AddressMode {
-	case "", "auto", "host", "driver", "alloc", "alloc_ipv6":
-	default:
-		p.addf("Service address_mode must be %q, %q, %q or %q; not %q", "auto", "alloc", "host", "driver", s.AddressMode)
-	}
-	if s.PortLabel != "" && !ports[s.PortLabel] && !strings.Contains(s.PortLabel, "${") {
-		if _, err := strconv.Atoi(s.PortLabel); err != nil {
-			p.addf("port label %q is not defined by a network block of the group", s.PortLabel)
-		}
-	}
-	for _, c := range s.Checks {
-		c.validate(p, s, ports, group)
-	}
-	if n := max(len(s.Tags), len(s.CanaryTags), len(s.Meta), len(s.CanaryMeta)); n > maxServiceTags {
-		p.addf("service %q has %d tags or pairs of metadata; at most %d are taken, since each instance has them", s.Name, n, maxServiceTags)
-	}
-	if s.Identity != nil {
-		s.Identity.validateOfService(p, s.Name)
 	}
 }

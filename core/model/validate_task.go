@@ -43,7 +43,7 @@ func (t *Task) validate(j *Job, tg *TaskGroup) ValidationError {
 	}
 	t.validateLifecycle(&p)
 	t.validateSchedule(&p)
-	validateServices(&p, t.Services, tg.portLabels(t), false)
+	tg.validateServices(&p, t.Services, tg.portLabels(t), false)
 	t.validatePaths(&p)
 	t.validateMounts(&p, tg)
 	t.validateActions(&p)
