@@ -286,8 +286,16 @@ func (h checkHealth) lateness(rule healthRule) string {
 	return ""
 }
 
-// blame returns the task whose events tell of the checks.
-func (h checkHealth) blame(tg *model.TaskGroup) string { return cmp.Or(h.task, tg.Tasks[0].Name) }
+// blame returns the task whose events tell of the checks. Jobs of earlier releases may name a
+// task that the group does not have.
+func (h checkHealth) blame(tg *model.TaskGroup) string {
+	for _, t := range tg.Tasks {
+		if t.Name == h.task {
+			return h.task
+		}
+	}
+	return tg.Tasks[0].Name
+}
 
 // CheckResults returns the last results of the alloc's checks, unordered.
 func (r *Runner) CheckResults() []CheckResult {

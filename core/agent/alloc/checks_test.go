@@ -85,6 +85,7 @@ func TestChecksDecideWhetherAnAllocIsHealthy(t *testing.T) {
 		"that are ignored":             {rolledOut("checks", check(func(c *model.ServiceCheck) { c.OnUpdate = "ignore" })), at(0, 1000), 10 * time.Second, "healthy"},
 		"that may fail twice":          {rolledOut("checks", check(func(c *model.ServiceCheck) { c.FailuresBeforeCritical = 3 })), at(4, 11), 10 * time.Second, "healthy"},
 		"of a port that is not here":   {rolledOut("checks", check(func(c *model.ServiceCheck) { c.PortLabel = "admin" })), at(), 60 * time.Second, "unhealthy"},
+		"of a task that is not here":   {rolledOut("checks", check(func(c *model.ServiceCheck) { c.TaskName = "nope" })), at(), 60 * time.Second, "unhealthy"},
 		"that nobody asks for":         {rolledOut("task_states", tcp), at(0, 1000), 10 * time.Second, "healthy"},
 		"that must pass several times": {rolledOut("checks", check(func(c *model.ServiceCheck) { c.SuccessBeforePassing = 3 })), at(), 20 * time.Second, "healthy"},
 	} {
