@@ -4,6 +4,7 @@
 package networkbridge
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -43,7 +44,7 @@ func (s settings) bridge() (netlink.Link, error) {
 	link, err := netlink.LinkByName(s.name)
 	if missing(err) {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name = s.name
+		attrs.Name, attrs.HardwareAddr = s.name, hardwareAddress()
 		if err = netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err == nil || errors.Is(err, unix.EEXIST) {
 			link, err = netlink.LinkByName(s.name)
 		}
@@ -53,6 +54,9 @@ func (s settings) bridge() (netlink.Link, error) {
 	}
 	if link.Type() != "bridge" {
 		return nil, errdefs.FailedPreconditionf("the machine has an interface %q that is no bridge; choose another bridge_network_name", s.name)
+	}
+	if err := s.steady(link); err != nil {
+		return nil, err
 	}
 	for _, subnet := range s.subnets {
 		own := netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits())
@@ -67,6 +71,33 @@ func (s settings) bridge() (netlink.Link, error) {
 		return nil, errdefs.FailedPreconditionf("bring the bridge %q up: %w", s.name, err)
 	}
 	return link, s.forwarding()
+}
+
+// steady fixes the hardware address of a bridge, once in the life of the process. A bridge whose
+// address nobody has set takes the lowest of its ports', so that it changes as allocs come and
+// end, and all others reach nothing until they have asked anew who the gateway is.
+func (s settings) steady(link netlink.Link) error {
+	index := link.Attrs().Index
+	if _, done := s.fixed.Load(index); done {
+		return nil
+	}
+	now := link.Attrs().HardwareAddr
+	if !slices.ContainsFunc(now, func(b byte) bool { return b != 0 }) { // it has had no ports yet
+		now = hardwareAddress()
+	}
+	if err := netlink.LinkSetHardwareAddr(link, now); err != nil {
+		return errdefs.FailedPreconditionf("fix the hardware address of the bridge %q: %w", s.name, err)
+	}
+	s.fixed.Store(index, true)
+	return nil
+}
+
+// hardwareAddress returns a random one that belongs to no maker of hardware and to no group.
+func hardwareAddress() net.HardwareAddr {
+	a := make(net.HardwareAddr, 6)
+	_, _ = rand.Read(a) // never fails
+	a[0] = a[0]&^1 | 2
+	return a
 }
 
 func address(p netip.Prefix) *netlink.Addr {

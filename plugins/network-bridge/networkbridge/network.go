@@ -62,6 +62,7 @@ type settings struct {
 	name    string
 	subnets []netip.Prefix // IPv4 first
 	hairpin bool
+	fixed   *sync.Map // indexes of the bridges whose hardware address is fixed
 }
 
 // Network is the network plugin.
@@ -77,7 +78,7 @@ var _ network.Network = (*Network)(nil)
 
 // New returns a plugin that keeps its records and namespaces in dir, an absolute path.
 func New(dir string) *Network {
-	return &Network{store: newStore(dir), ended: newEnded(forgetConnections), set: settings{name: "nomad"}}
+	return &Network{store: newStore(dir), ended: newEnded(forgetConnections), set: settings{name: "nomad", fixed: &sync.Map{}}}
 }
 
 // Info implements network.Network.
@@ -102,6 +103,7 @@ func (n *Network) SetConfig(_ context.Context, body []byte) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	s.fixed = n.set.fixed
 	n.set = s
 	return nil
 }

@@ -261,6 +261,50 @@ func TestWhatIsGoneIsMadeAgainWithTheSameAddress(t *testing.T) {
 	}
 }
 
+func TestTheBridgeKeepsItsHardwareAddressWhileAllocsComeAndEnd(t *testing.T) {
+	b := newBed(t)
+	address := func() string {
+		t.Helper()
+		link, err := net.InterfaceByName(b.bridge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return link.HardwareAddr.String()
+	}
+	round := func(t *testing.T, n *networkbridge.Network) {
+		b.create(n, "stays")
+		before := address()
+		if before == "00:00:00:00:00:00" {
+			t.Fatal("it has none")
+		}
+		for i := range 8 { // the lowest address of a port is seldom that of the first
+			b.create(n, fmt.Sprint("a", i))
+			if now := address(); now != before {
+				t.Fatalf("it was %s, and is %s with %d more allocs", before, now, i+1)
+			}
+		}
+		for i := range 8 {
+			if err := n.Destroy(t.Context(), fmt.Sprint("a", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := n.Destroy(t.Context(), "stays"); err != nil {
+			t.Fatal(err)
+		}
+		if now := address(); now != before {
+			t.Errorf("it was %s, and is %s without allocs", before, now)
+		}
+	}
+	t.Run("of a bridge that it makes", func(t *testing.T) { round(t, b.fresh()) })
+	if err := exec.Command("ip", "link", "del", b.bridge).Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command("ip", "link", "add", b.bridge, "type", "bridge").Run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("of a bridge that was there", func(t *testing.T) { round(t, b.fresh()) })
+}
+
 func TestASubnetThatIsFullIsSaid(t *testing.T) {
 	b := newBed(t)
 	n := b.fresh()
