@@ -123,8 +123,10 @@ func askHTTP(ctx context.Context, t Target) Outcome {
 	}
 	transport := &http.Transport{
 		DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return dial(ctx, t.Netns, network, address)
+		// Not the context that the transport gives: with that, connections and TLS handshakes
+		// that nobody answers go on after the check, for minutes or for ever.
+		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
+			return dialFor(ctx, t.Netns, network, address)
 		},
 	}
 	if req.URL.Scheme == "https" || strings.EqualFold(t.Check.Protocol, "https") {
@@ -151,6 +153,20 @@ func askHTTP(ctx context.Context, t Target) Outcome {
 		}
 	}
 	return Outcome{Status: Failure, Code: answer.StatusCode, Output: why}
+}
+
+// dialFor connects for as long as a context has a deadline.
+func dialFor(ctx context.Context, netns, network, address string) (net.Conn, error) {
+	conn, err := dial(ctx, netns, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if end, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(end); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return conn, nil
 }
 
 func askGRPC(ctx context.Context, t Target) Outcome {

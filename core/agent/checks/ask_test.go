@@ -5,10 +5,13 @@ package checks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -109,6 +112,33 @@ func TestAGigabyteIsNeitherReadNorWaitedFor(t *testing.T) {
 		server.Close()                       // it waits for the handlers
 		if n := sent.Load(); n > 8*(8<<20) { // what buffers of the kernel take, for each of six requests
 			t.Errorf("%s: %d bytes were sent", name, n)
+		}
+	}
+}
+
+func TestNothingIsLeftOfACheckThatHasTimedOut(t *testing.T) {
+	for _, protocol := range []string{"http", "https"} {
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		o := checks.Ask(ctx, checks.Target{Address: silent.Addr().String(), Check: &model.ServiceCheck{Type: "http", Path: "/", Protocol: protocol, TLSSkipVerify: true, Timeout: time.Second}})
+		if o.Status != checks.Failure || !strings.Contains(o.Output, "no answer within the timeout") {
+			t.Errorf("%s: %+v", protocol, o)
+		}
+		conn, err := silent.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the connection stays open", protocol)
 		}
 	}
 }
