@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -104,4 +106,35 @@ func LoopbackUp(path string) error {
 		return fmt.Errorf("bring the loopback of the namespace up: %w", err)
 	}
 	return nil
+}
+
+// AllowIPv6 lets interfaces of a namespace have addresses of IPv6, which docker forbids in those
+// that it makes. One on which the kernel has no IPv6 stays as it is.
+func AllowIPv6(path string, interfaces ...string) error {
+	ns, err := os.Open(path)
+	if err != nil {
+		return errdefs.FailedPreconditionf("open the namespace %s: %w", path, err)
+	}
+	defer ns.Close()
+	out := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with this goroutine, and nothing else runs in the namespace
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			out <- errdefs.FailedPreconditionf("enter the namespace %s: %w", path, err)
+			return
+		}
+		for _, name := range interfaces {
+			key := filepath.Join("/proc/sys/net/ipv6/conf", name, "disable_ipv6") // of the thread's namespace
+			now, err := os.ReadFile(key)
+			if err != nil || strings.TrimSpace(string(now)) == "0" {
+				continue
+			}
+			if err := os.WriteFile(key, []byte("0"), 0); err != nil {
+				out <- errdefs.FailedPreconditionf("allow IPv6 on the interface %s: %w", name, err)
+				return
+			}
+		}
+		out <- nil
+	}()
+	return <-out
 }

@@ -162,6 +162,11 @@ func (s settings) attach(rec *record) error {
 	if err := s.bringUp(br, outside); err != nil {
 		return err
 	}
+	if rec.Path != "" && slices.ContainsFunc(rec.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		if err := netspace.AllowIPv6(rec.Path, "lo", insideName); err != nil {
+			return err
+		}
+	}
 	return configure(in, inside, rec.Addresses)
 }
 

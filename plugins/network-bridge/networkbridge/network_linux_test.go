@@ -305,6 +305,38 @@ func TestTheBridgeKeepsItsHardwareAddressWhileAllocsComeAndEnd(t *testing.T) {
 	t.Run("of a bridge that was there", func(t *testing.T) { round(t, b.fresh()) })
 }
 
+func TestANamespaceWithoutIPv6GetsItWithTheNetwork(t *testing.T) {
+	b := newBed(t)
+	name := b.bridge + "-six"
+	if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+	path := "/run/netns/" + name
+	err := inside(t, path, func() error { // as docker makes them
+		return errors.Join(os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0), os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := b.fresh()
+	if _, err := n.Create(t.Context(), network.Request{AllocID: "six", Network: "bridge", Path: path}); err != nil {
+		t.Fatal(err)
+	}
+	if err := inside(t, path, func() error {
+		l, err := net.Listen("tcp", "[::1]:0")
+		if err == nil {
+			err = l.Close()
+		}
+		return err
+	}); err != nil {
+		t.Errorf("its loopback: %v", err)
+	}
+	if err := n.Destroy(t.Context(), "six"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestASubnetThatIsFullIsSaid(t *testing.T) {
 	b := newBed(t)
 	n := b.fresh()
