@@ -112,7 +112,7 @@ func (tx *Tx) writeAlloc(a *model.Allocation) {
 		a.Job = nil
 	}
 	a.ModifyIndex = tx.index
-	registerAnew(allocTable.in(tx.t).find(a.ID), a)
+	tx.registerAnew(allocTable.in(tx.t).find(a.ID), a)
 	old := allocTable.in(tx.t).put(a)
 	tx.accountAlloc(old, a)
 	record(tx, allocTable, old, a)

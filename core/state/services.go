@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/services"
@@ -89,21 +90,30 @@ func (tx *Tx) Deregister(r *model.ServiceRegistration) {
 	tx.writeAlloc(&c)
 }
 
+// levelStarts is the lowest capability level at which a task has started again, for
+// registerAnew, if nobody has seen it between its two runs.
+const levelStarts = 2
+
 // registerAnew brings back registrations that an operator removed, if this write updates
 // the alloc or starts one of its tasks. On these two occasions a node registers services.
-func registerAnew(old, a *model.Allocation) {
+func (tx *Tx) registerAnew(old, a *model.Allocation) {
 	if old == nil || len(a.Deregistered) == 0 {
 		return
 	}
 	anew := old.JobVersion != a.JobVersion
 	for name, s := range a.TaskStates {
 		was := old.TaskStates[name]
-		anew = anew || was != s && s.State == model.TaskStateRunning && (was == nil || was.State != model.TaskStateRunning)
+		if was == s || s.State != model.TaskStateRunning {
+			continue
+		}
+		anew = anew || was == nil || was.State != model.TaskStateRunning || !sameTime(was.StartedAt, s.StartedAt) && tx.View().Level() >= levelStarts
 	}
 	if anew {
 		a.Deregistered = nil
 	}
 }
+
+func sameTime(a, b *time.Time) bool { return a == b || a != nil && b != nil && a.Equal(*b) }
 
 // accountServices makes settle derive the registrations of an alloc again.
 func (tx *Tx) accountServices(old, a *model.Allocation) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
@@ -107,6 +108,25 @@ func TestARemovedRegistrationStaysAwayUntilItsAllocIsUpdated(t *testing.T) {
 	report(t, s, &model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusRunning, TaskStates: map[string]*model.TaskState{"t": {State: model.TaskStateRunning}}, ModifyTime: 4000})
 	if count() != 1 {
 		t.Error("a started task did not bring it back")
+	}
+	started := func(at int64) map[string]*model.TaskState {
+		when := time.Unix(at, 0)
+		return map[string]*model.TaskState{"t": {State: model.TaskStateRunning, StartedAt: &when}}
+	}
+	report(t, s, &model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusRunning, TaskStates: started(4), ModifyTime: 4100})
+	remove()
+	report(t, s, &model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusRunning, TaskStates: started(4), ModifyTime: 4200})
+	if count() != 0 {
+		t.Error("news of a task that runs brought it back")
+	}
+	report(t, s, &model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusRunning, TaskStates: started(5), ModifyTime: 4300})
+	if count() != 0 {
+		t.Error("a restart brought it back on a cluster whose older servers would not see that")
+	}
+	update(t, s, func(tx *state.Tx) error { tx.BeginTerm("c", "t"); tx.RaiseLevel(2, ""); return nil })
+	report(t, s, &model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusRunning, TaskStates: started(6), ModifyTime: 4400})
+	if count() != 1 {
+		t.Error("a task that started again so soon that nobody saw it end did not bring it back")
 	}
 	remove()
 	register(t, s, offering("web", "green"))
