@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,6 +111,37 @@ ls `+filepath.Dir(b.cfg.TaskDir)+` 2>/dev/null && echo "saw the agent's director
 	want := "65534\nmounted\nnameserver 192.0.2.53\n"
 	if rest, ok := strings.CutPrefix(out, want); code != 7 || !ok || !strings.HasSuffix(rest, "\nmine\n") || strings.Count(rest, "\n") != 2 {
 		t.Errorf("code %d, it printed:\n%s", code, out)
+	}
+}
+
+func TestATaskHasItsNamesOnAMachineThatLacksTheFiles(t *testing.T) {
+	for name, links := range map[string]bool{"no files": false, "links that lead nowhere": true} {
+		t.Run(name, func(t *testing.T) {
+			etc := t.TempDir()
+			if err := os.WriteFile(filepath.Join(etc, "passwd"), []byte("the machine's\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range []string{"hosts", "resolv.conf"} {
+				if links {
+					if err := os.Symlink("../run/none/"+f, filepath.Join(etc, f)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			b := newBox(t, func(task *driver.TaskConfig) {
+				task.DNS = &driver.DNSConfig{Servers: []string{"192.0.2.53"}}
+			})
+			b.cfg.Hosts = "192.0.2.7 web\n"
+			b.cfg.Chroot = slices.DeleteFunc(b.cfg.Chroot, func(b isolation.Bind) bool { return b.Target == "/etc" })
+			b.cfg.Chroot = append(b.cfg.Chroot, isolation.Bind{Source: etc, Target: "/etc"})
+			code, out := b.run(t, "cat /etc/hosts /etc/resolv.conf /etc/passwd; touch /etc/x 2>/dev/null && echo wrote to the machine")
+			if want := "192.0.2.7 web\nnameserver 192.0.2.53\nthe machine's\n"; code != 1 || out != want {
+				t.Errorf("code %d, it printed:\n%s", code, out)
+			}
+			if left, err := os.ReadDir(etc); err != nil || !links && len(left) != 1 {
+				t.Errorf("the machine's /etc has %v, %v", left, err)
+			}
+		})
 	}
 }
 

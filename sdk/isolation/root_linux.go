@@ -336,17 +336,51 @@ func (t *tree) cover(path string) error {
 
 // names mounts the task's own resolv.conf and hosts over the machine's.
 func (t *tree) names() error {
+	dir := filepath.Join(t.cfg.Scratch, "etc")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make a directory for the task's resolv.conf and hosts: %w", err)
+	}
+	var own []Bind
+	covered := true
 	for _, f := range []struct{ name, content string }{{"resolv.conf", t.cfg.ResolvConf}, {"hosts", t.cfg.Hosts}} {
 		if f.content == "" {
 			continue
 		}
-		file := filepath.Join(t.cfg.Scratch, f.name)
-		if err := os.WriteFile(file, []byte(f.content), 0o644); err != nil {
+		one := Bind{Source: filepath.Join(dir, f.name), Target: "/etc/" + f.name, ReadOnly: true}
+		if err := os.WriteFile(one.Source, []byte(f.content), 0o644); err != nil {
 			return fmt.Errorf("write the task's %s: %w", f.name, err)
 		}
-		if err := t.bind(Bind{Source: file, Target: "/etc/" + f.name, ReadOnly: true}, noDevice|noSetuid); err != nil {
+		own, covered = append(own, one), covered && t.covers(one.Target)
+	}
+	if !covered {
+		return t.layer(dir)
+	}
+	for _, one := range own {
+		if err := t.bind(one, noDevice|noSetuid); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// covers reports whether a file can be mounted on a path of the tree: there is a file, or it can
+// be made. In a directory of the machine it cannot, nor on a link that leads nowhere.
+func (t *tree) covers(path string) bool {
+	place, err := t.target(path, false)
+	var st unix.Stat_t
+	return err == nil && unix.Stat(place, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// layer shows the files of a directory in /etc of the machine, which lacks some of them.
+func (t *tree) layer(dir string) error {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	etc, err := unix.Openat2(t.fd, "etc", how)
+	if err != nil {
+		return fmt.Errorf("open /etc of the task: %w", err)
+	}
+	t.keep(etc)
+	if err := unix.Mount("overlay", procFD(etc), "overlay", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, "lowerdir="+dir+":"+procFD(etc)); err != nil {
+		return fmt.Errorf("give the task a resolv.conf or hosts, which /etc of this machine lacks: %w; make the files, which may be empty", err)
 	}
 	return nil
 }
