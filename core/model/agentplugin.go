@@ -28,7 +28,7 @@ type AgentPlugin struct {
 	LastError    string
 	UpgradeError string
 	// Warnings lists what the agent does not use of the plugin, such as a name that another
-	// plugin serves.
+	// plugin serves, and what it cannot offer, such as a network whose program is missing.
 	Warnings []string `json:",omitempty"`
 	// DeviceGroups are the devices that its device plugins have found, and DeviceProblem
 	// is why there are none.

@@ -23,6 +23,9 @@ import (
 type Plugins interface {
 	Listed() []pluginhost.PluginStatus
 	Devices() ([]pluginhost.DeviceFingerprint, <-chan struct{})
+	Networks() ([]pluginhost.NetworkFingerprint, <-chan struct{})
+	Volumes() ([]pluginhost.VolumeFingerprint, <-chan struct{})
+	Registries() ([]pluginhost.RegistryFingerprint, <-chan struct{})
 	Plugin(name string) (pluginhost.PluginStatus, error)
 	InstallFrom(ctx context.Context, r pluginhost.Release, body io.Reader) (pluginhost.PluginStatus, error)
 	InstallDetached(ctx context.Context, r pluginhost.Release, body io.Reader) error
@@ -164,7 +167,7 @@ func agentPlugin(h Plugins, st pluginhost.PluginStatus) *model.AgentPlugin {
 	out := &model.AgentPlugin{
 		Name: st.Name, Version: st.Version, Path: st.Path, Digest: st.Digest, PID: st.PID, State: string(st.State), Restarts: st.Restarts,
 		Reattached: st.Reattached, Drivers: st.Drivers, Devices: st.Devices, Collectors: st.Collectors, Networks: st.Networks, Volumes: st.Volumes, Registries: st.Registries, Tasks: st.Tasks, Previous: st.Previous,
-		Warnings: st.Warnings,
+		Warnings: append(slices.Clip(st.Warnings), problems(h, st)...),
 	}
 	devices, _ := h.Devices()
 	for _, d := range devices {
@@ -191,6 +194,28 @@ func agentPlugin(h Plugins, st pluginhost.PluginStatus) *model.AgentPlugin {
 	}
 	for _, b := range st.Bad {
 		out.Bad = append(out.Bad, model.BadPluginVersion(b))
+	}
+	return out
+}
+
+// problems says what a plugin that runs cannot offer, such as one network of several.
+func problems(h Plugins, st pluginhost.PluginStatus) (out []string) {
+	add := func(plugin, why string) {
+		if plugin == st.Name && why != "" && (st.LastError == nil || st.LastError.Error() != why) {
+			out = append(out, why)
+		}
+	}
+	networks, _ := h.Networks()
+	for _, f := range networks {
+		add(f.Plugin, f.Problem)
+	}
+	volumes, _ := h.Volumes()
+	for _, f := range volumes {
+		add(f.Plugin, f.Problem)
+	}
+	registries, _ := h.Registries()
+	for _, f := range registries {
+		add(f.Plugin, f.Problem)
 	}
 	return out
 }
