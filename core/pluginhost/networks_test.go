@@ -6,6 +6,9 @@
 package pluginhost_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"syscall"
@@ -67,5 +70,35 @@ func TestNetworksStayOverTheDeathAndTheUpgradeOfTheirPlugin(t *testing.T) {
 	}
 	if left, err = h.ListNetworks(t.Context()); err != nil || len(left["net"]) > 0 {
 		t.Fatalf("%v, %v", left, err)
+	}
+}
+
+func TestANetworkIsNotDeniedBeforeItsPluginHasSaidWhatItOffers(t *testing.T) {
+	cfg := quick(t)
+	body := fmt.Appendf(slices.Clone(versioned()), "\n{\"Version\":\"1.0.0\",\"Drivers\":[\"shell\"],\"Networks\":[\"net\"],\"Fault\":\"mute\"}")
+	if err := os.WriteFile(filepath.Join(cfg.Dir, "versioned"), body, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, cfg)
+	ask := func(name string) error {
+		_, err := h.CreateNetwork(t.Context(), network.Request{AllocID: "a1", Network: name})
+		return err
+	}
+	if err := ask("file"); !errdefs.IsUnavailable(err) {
+		t.Fatalf("while it starts: %v, want Unavailable", err)
+	}
+	eventually(t, "it runs", func() bool { return only(t, h).PID != 0 })
+	for range 20 { // also when it runs
+		if err := ask("file"); !errdefs.IsUnavailable(err) {
+			t.Fatalf("%v, want Unavailable", err)
+		}
+	}
+	networking(t, h, "2.0.0")
+	eventually(t, "it is made when the plugin has said that it offers it", func() bool { return ask("file") == nil })
+	if err := ask("other"); !errdefs.IsNotFound(err) {
+		t.Errorf("%v, want NotFound", err)
+	}
+	if err := h.DestroyNetwork(t.Context(), "file", "a1"); err != nil {
+		t.Fatal(err)
 	}
 }

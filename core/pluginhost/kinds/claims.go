@@ -185,6 +185,16 @@ func (t *turns) settle(plugin string) {
 	}
 }
 
+// first returns a plugin that is expected; "" if none is.
+func (t *turns) first() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, plugin := range slices.Sorted(maps.Keys(t.expected)) {
+		return plugin
+	}
+	return ""
+}
+
 // wait returns when no plugin before this one is expected, or after a limit.
 func (t *turns) wait(ctx context.Context, plugin string) {
 	ctx, cancel := context.WithTimeout(ctx, turnLimit)

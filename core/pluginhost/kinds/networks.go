@@ -53,6 +53,7 @@ type networkSlot struct {
 	refused error           // why it makes no new networks
 	print   NetworkFingerprint
 	offered []string // the networks of the last fingerprint that had some
+	looked  bool     // there was a fingerprint, since the agent has started
 }
 
 func newNetworks(cfg Config) *Networks {
@@ -113,7 +114,8 @@ func (n *Networks) Fingerprints() ([]NetworkFingerprint, <-chan struct{}) {
 }
 
 // Create makes the network of an alloc, or repairs it. NotFound: no plugin offers the
-// network. Unavailable: its plugin is being restarted. Other errors are the plugin's.
+// network. Unavailable: its plugin is being restarted, or a plugin that may offer it has not
+// said so yet. Other errors are the plugin's.
 func (n *Networks) Create(ctx context.Context, r network.Request) (a *network.Attachment, err error) {
 	b, err := n.maker(r.Network)
 	if err != nil {
@@ -146,6 +148,12 @@ func (n *Networks) maker(name string) (*networkBackend, error) {
 			}
 			away = fmt.Sprintf("network plugin %q, which offers network %q, cannot make it now: %s", s.name, name, why)
 		}
+		if s.backend != nil && s.refused == nil && !s.looked && away == "" {
+			away = fmt.Sprintf("no plugin has said yet that it offers network %q, and network plugin %q has not said what it offers", name, s.name)
+		}
+	}
+	if starting := n.cfg.turns.first(); starting != "" && away == "" {
+		away = fmt.Sprintf("no plugin has said yet that it offers network %q, and plugin %q is being started", name, starting)
 	}
 	if away != "" {
 		return nil, errdefs.Unavailablef("%s", away)
@@ -263,6 +271,7 @@ func (s *networkSlot) drained(ctx context.Context, b *networkBackend) error {
 
 func (s *networkSlot) take(f network.Fingerprint) {
 	f = soundNetworks(f)
+	s.looked = true
 	s.print.Networks, s.print.Attributes, s.print.Problem = f.Networks, f.Attributes, f.Problem
 	if len(f.Networks) > 0 {
 		s.offered = f.Networks

@@ -39,7 +39,7 @@ type version struct {
 	Volumes []string
 	// Registries each keep services in a file of the working directory.
 	Registries []string
-	// Fault is exits, hangs, loses, stalls, unhealthy, looks, crashes or refuses.
+	// Fault is exits, hangs, loses, stalls, unhealthy, looks, crashes, refuses or mute.
 	Fault string
 }
 
@@ -93,7 +93,7 @@ func serve(v version) error {
 	if len(v.Networks) > 0 {
 		var networks []network.Network
 		for _, name := range v.Networks {
-			networks = append(networks, filenetwork.New(name, "."))
+			networks = append(networks, &mute{filenetwork.New(name, "."), v.Fault})
 		}
 		services = append(services, network.Service(networks...))
 	}
@@ -112,6 +112,19 @@ func serve(v version) error {
 		services = append(services, registry.Service(registries...))
 	}
 	return plugin.Serve(plugin.Info{Name: "versioned", Version: v.Version}, services...)
+}
+
+// mute is a network plugin that, with the fault of that name, does not say what it offers.
+type mute struct {
+	network.Network
+	fault string
+}
+
+func (m *mute) Fingerprint(ctx context.Context) (<-chan network.Fingerprint, error) {
+	if m.fault == "mute" {
+		return make(chan network.Fingerprint), nil
+	}
+	return m.Network.Fingerprint(ctx)
 }
 
 // silent is a collector with a fault.
