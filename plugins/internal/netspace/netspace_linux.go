@@ -98,11 +98,9 @@ func LoopbackUp(path string) error {
 	}
 	defer ns.Close()
 	defer h.Close()
-	lo, err := h.LinkByName("lo")
-	if err == nil {
-		err = h.LinkSetUp(lo)
-	}
-	if err != nil {
+	// The kernel gives it this index in every namespace, so it need not be looked for.
+	const loopback = 1
+	if err := h.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "lo", Index: loopback}}); err != nil {
 		return fmt.Errorf("bring the loopback of the namespace up: %w", err)
 	}
 	return nil

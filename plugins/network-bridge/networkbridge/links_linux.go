@@ -41,6 +41,9 @@ func prefix(p netip.Prefix) *net.IPNet {
 
 // bridge returns the bridge, which it makes if it is missing and repairs.
 func (s settings) bridge() (netlink.Link, error) {
+	if link := s.sound(); link != nil {
+		return link, s.forwarding()
+	}
 	link, err := netlink.LinkByName(s.name)
 	if missing(err) {
 		attrs := netlink.NewLinkAttrs()
@@ -141,6 +144,15 @@ func (s settings) attach(rec *record) error {
 	defer ns.Close()
 	defer in.Close()
 	name := outsideName(rec.AllocID)
+	if index, err := indexOf(name); err == nil && index == 0 {
+		inside, err := s.fresh(rec, br, ns)
+		if err == nil {
+			return s.address(rec, in, inside)
+		}
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
 	inside, err := in.LinkByName(insideName)
 	if err != nil && !missing(err) {
 		return fmt.Errorf("look for the interface of the namespace: %w", err)
@@ -162,6 +174,11 @@ func (s settings) attach(rec *record) error {
 	if err := s.bringUp(br, outside); err != nil {
 		return err
 	}
+	return s.address(rec, in, inside)
+}
+
+// address gives the inner end of a link what the record says.
+func (s settings) address(rec *record, in *netlink.Handle, inside netlink.Link) error {
 	if rec.Path != "" && slices.ContainsFunc(rec.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
 		if err := netspace.AllowIPv6(rec.Path, "lo", insideName); err != nil {
 			return err
@@ -215,8 +232,10 @@ func configure(in *netlink.Handle, inside netlink.Link, addresses []netip.Prefix
 			return fmt.Errorf("give the interface the address %s: %w", p, err)
 		}
 	}
-	if err := in.LinkSetUp(inside); err != nil {
-		return fmt.Errorf("bring the interface of the namespace up: %w", err)
+	if inside.Attrs().Flags&net.FlagUp == 0 {
+		if err := in.LinkSetUp(inside); err != nil {
+			return fmt.Errorf("bring the interface of the namespace up: %w", err)
+		}
 	}
 	for _, p := range addresses {
 		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)

@@ -14,6 +14,10 @@ import (
 // neighbours returns the addresses of the machine's interfaces except for the bridge's own, of
 // the families of the bridge. The names of interfaces are looked up only for what overlaps.
 func (s settings) neighbours() (out []neighbour, err error) {
+	own, err := indexOf(s.name)
+	if err != nil {
+		return nil, err
+	}
 	for _, subnet := range s.subnets {
 		family := netlink.FAMILY_V4
 		if subnet.Addr().Is6() {
@@ -28,7 +32,7 @@ func (s settings) neighbours() (out []neighbour, err error) {
 			addr, ok := netip.AddrFromSlice(a.IP)
 			bits, _ := a.Mask.Size()
 			p := netip.PrefixFrom(addr.Unmap(), bits)
-			if !ok || !p.IsValid() || !p.Overlaps(subnet) {
+			if !ok || !p.IsValid() || !p.Overlaps(subnet) || a.LinkIndex == own {
 				continue
 			}
 			// The bridge may be made by another call meanwhile, so it is known by its name.
