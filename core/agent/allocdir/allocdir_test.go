@@ -100,6 +100,26 @@ func TestSecretsAreNotReadable(t *testing.T) {
 	}
 }
 
+func TestSecretsAreListedWithoutTheirContents(t *testing.T) {
+	d := built(t)
+	write(t, filepath.Join(d.Secrets("web"), "token.html"), "<html>s3cret")
+	list, err := d.List("web/secrets")
+	if err != nil || len(list) != 1 || list[0].Name != "token.html" || list[0].Size != 12 || list[0].ContentType != "" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if info, err := d.Stat("web/secrets/token.html"); err != nil || info.Size != 12 || info.ContentType != "" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	for _, p := range []string{"web/private", "web/local/../private"} {
+		if _, err := d.List(p); !errdefs.IsPermissionDenied(err) {
+			t.Errorf("%s: %v", p, err)
+		}
+		if _, err := d.Stat(p); !errdefs.IsPermissionDenied(err) {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+}
+
 func TestFilesAndLogsCanBeRead(t *testing.T) {
 	d := built(t)
 	write(t, filepath.Join(d.Local("web"), "a.txt"), "hello")

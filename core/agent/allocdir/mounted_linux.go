@@ -13,8 +13,9 @@ import (
 )
 
 // ownFile rejects a file that is mounted below the alloc's directory: it belongs to the
-// machine, which shows it to a task as a part of the task's root file system.
-func ownFile(dir string, f *os.File, name string) error {
+// machine, which shows it to a task as a part of the task's root file system. The file system in
+// memory at secrets, the path of a secrets folder, is the alloc's own; "" is for other files.
+func ownFile(dir, secrets string, f *os.File, name string) error {
 	above, err := mountOf(unix.AT_FDCWD, dir)
 	if err != nil {
 		return err
@@ -23,10 +24,20 @@ func ownFile(dir string, f *os.File, name string) error {
 	if err != nil {
 		return err
 	}
-	if own != above {
+	if own != above && !ofSecrets(f, own, secrets) {
 		return errdefs.PermissionDeniedf("%s is mounted there and belongs to the machine; what the tasks of the alloc share is in alloc/", name)
 	}
 	return nil
+}
+
+// ofSecrets reports whether a file is in the file system in memory of a secrets folder.
+func ofSecrets(f *os.File, own uint64, secrets string) bool {
+	if secrets == "" {
+		return false
+	}
+	at, err := mountOf(unix.AT_FDCWD, secrets)
+	var st unix.Statfs_t
+	return err == nil && at == own && unix.Fstatfs(int(f.Fd()), &st) == nil && st.Type == unix.TMPFS_MAGIC
 }
 
 // mountOf returns the kernel's number of the mount that has a file; 0 on kernels that do not

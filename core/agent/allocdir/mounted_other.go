@@ -8,4 +8,4 @@ package allocdir
 import "os"
 
 // ownFile accepts every file: nothing is mounted for tasks on this platform.
-func ownFile(string, *os.File, string) error { return nil }
+func ownFile(string, string, *os.File, string) error { return nil }

@@ -21,9 +21,10 @@ import (
 )
 
 // List returns the entries of a folder, sorted by name. name is relative to the
-// alloc's directory.
+// alloc's directory. What is in a secrets folder is listed, as the job file says it too, and
+// cannot be read.
 func (d Dir) List(name string) ([]model.FileInfo, error) {
-	f, err := d.Open(name)
+	f, _, err := d.open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (d Dir) List(name string) ([]model.FileInfo, error) {
 
 // Stat describes a file or folder.
 func (d Dir) Stat(name string) (model.FileInfo, error) {
-	f, err := d.Open(name)
+	f, secret, err := d.open(name)
 	if err != nil {
 		return model.FileInfo{}, err
 	}
@@ -56,7 +57,7 @@ func (d Dir) Stat(name string) (model.FileInfo, error) {
 		return model.FileInfo{}, fmt.Errorf("stat %q: %w", name, err)
 	}
 	out := fileInfo(info)
-	if info.Mode().IsRegular() {
+	if info.Mode().IsRegular() && !secret {
 		out.ContentType = contentType(f, info.Name())
 	}
 	return out, nil
@@ -65,41 +66,59 @@ func (d Dir) Stat(name string) (model.FileInfo, error) {
 // Open opens a file or directory of the alloc for reading. It rejects other types of files,
 // because opening a FIFO would block.
 func (d Dir) Open(name string) (*os.File, error) {
+	f, secret, err := d.open(name)
+	if err == nil && secret {
+		return nil, errors.Join(errdefs.PermissionDeniedf("Reading secret file prohibited: %s", name), f.Close())
+	}
+	return f, err
+}
+
+// open is Open for those who read no contents of secrets, and reports whether it is one.
+func (d Dir) open(name string) (_ *os.File, secret bool, _ error) {
 	root, err := os.OpenRoot(d.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errdefs.NotFoundf("the alloc's directory %s is gone from this node: %w", d.Path, err)
+		return nil, false, errdefs.NotFoundf("the alloc's directory %s is gone from this node: %w", d.Path, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the alloc directory: %w", err)
+		return nil, false, fmt.Errorf("open the alloc directory: %w", err)
 	}
 	defer root.Close()
 	rel, err := resolve(root, name)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if isSecret(rel) {
-		return nil, errdefs.PermissionDeniedf("Reading secret file prohibited: %s", name)
+	secret, private := isSecret(rel)
+	if private {
+		return nil, false, errdefs.PermissionDeniedf("Reading secret file prohibited: %s", name)
 	}
 	if info, err := root.Stat(rel); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		return nil, errdefs.InvalidArgumentf("%s is neither a file nor a folder", name)
+		return nil, false, errdefs.InvalidArgumentf("%s is neither a file nor a folder", name)
 	}
 	f, err := root.Open(rel)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errdefs.NotFoundf("stat %s: no such file or directory", filepath.Join(d.Path, rel))
+		return nil, false, errdefs.NotFoundf("stat %s: no such file or directory", filepath.Join(d.Path, rel))
 	}
 	if err != nil {
-		return nil, errdefs.InvalidArgumentf("open %q: %w", name, err)
+		return nil, false, errdefs.InvalidArgumentf("open %q: %w", name, err)
 	}
-	if err := ownFile(d.Path, f, name); err != nil {
-		return nil, errors.Join(err, f.Close())
+	secrets := ""
+	if secret {
+		secrets = d.Secrets(strings.SplitN(filepath.ToSlash(rel), "/", 2)[0])
 	}
-	return f, nil
+	if err := ownFile(d.Path, secrets, f, name); err != nil {
+		return nil, false, errors.Join(err, f.Close())
+	}
+	return f, secret, nil
 }
 
-// isSecret reports whether a resolved path lies in a task's secrets or private folder.
-func isSecret(rel string) bool {
+// isSecret reports whether a resolved path lies in a task's secrets folder, or in the private
+// one, which not even the task sees.
+func isSecret(rel string) (secret, private bool) {
 	parts := strings.Split(filepath.ToSlash(rel), "/")
-	return len(parts) >= 2 && parts[0] != SharedDir && (parts[1] == SecretsDir || parts[1] == PrivateDir)
+	if len(parts) < 2 || parts[0] == SharedDir {
+		return false, false
+	}
+	return parts[1] == SecretsDir, parts[1] == PrivateDir
 }
 
 const maxLinks = 40

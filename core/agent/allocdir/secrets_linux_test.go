@@ -55,6 +55,20 @@ func TestSecretsAreInMemoryAndSmall(t *testing.T) {
 	}
 }
 
+func TestSecretsInMemoryAreListedWithoutTheirContents(t *testing.T) {
+	d := inMemory(t)
+	write(t, filepath.Join(d.Secrets("web"), "token"), "s3cret")
+	if list, err := d.List("web/secrets"); err != nil || len(list) != 1 || list[0].Name != "token" || list[0].Size != 6 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if info, err := d.Stat("web/secrets/token"); err != nil || info.ContentType != "" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if _, err := d.Open("web/secrets/token"); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("read: %v", err)
+	}
+}
+
 func TestSecretsThatAreInMemoryAreFoundAgain(t *testing.T) {
 	d := inMemory(t)
 	token := filepath.Join(d.Secrets("web"), "token")
