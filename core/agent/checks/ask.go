@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/grpc"
@@ -155,14 +156,18 @@ func askHTTP(ctx context.Context, t Target) Outcome {
 	return Outcome{Status: Failure, Code: answer.StatusCode, Output: why}
 }
 
-// dialFor connects for as long as a context has a deadline.
+// afterwards is how much longer than its check a connection may live: the check is ended by its
+// context, which says why, and not by its connection.
+const afterwards = time.Second
+
+// dialFor makes a connection that ends soon after the deadline of a context.
 func dialFor(ctx context.Context, netns, network, address string) (net.Conn, error) {
 	conn, err := dial(ctx, netns, network, address)
 	if err != nil {
 		return nil, err
 	}
 	if end, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(end); err != nil {
+		if err := conn.SetDeadline(end.Add(afterwards)); err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
