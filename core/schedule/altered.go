@@ -80,6 +80,15 @@ func (v *Altered) JobByVersion(ns, id string, version uint64) *model.Job {
 	return v.View.JobByVersion(ns, id, version)
 }
 
+// JobOf returns the job of an alloc; that of one which only the plan has is the altered job,
+// which the state may not know.
+func (v *Altered) JobOf(a *model.Allocation) *model.Job {
+	if v.isJob(a.Namespace, a.JobID) && a.JobVersion == v.Job.Version && v.Job.Owns(a) {
+		return v.Job
+	}
+	return v.View.JobOf(a)
+}
+
 // NodeByID returns a node as it would be.
 func (v *Altered) NodeByID(id string) *model.Node {
 	if n := v.Nodes[id]; n != nil {
