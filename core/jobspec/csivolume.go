@@ -62,30 +62,31 @@ func (b *topologyBlocks) read(diags *hcl.Diagnostics) (out []*model.CSITopology)
 
 // VolumeType returns the type of volume that a specification describes.
 func VolumeType(src []byte, filename string) (string, error) {
-	kind, _, err := volumeSpec(src, filename)
+	kind, _, _, err := volumeSpec(src, filename)
 	return kind, err
 }
 
-// volumeSpec returns the type of a specification and what else it has.
-func volumeSpec(src []byte, filename string) (string, hcl.Body, error) {
-	body, diags := volumeBody(src, filename)
+// volumeSpec returns the type of a specification, what else it has, and what puts problems
+// with that to where they are in src.
+func volumeSpec(src []byte, filename string) (string, hcl.Body, func(hcl.Diagnostics) hcl.Diagnostics, error) {
+	body, back, diags := volumeBody(src, filename)
 	if diags.HasErrors() {
-		return "", nil, parseError(diags, src, filename)
+		return "", nil, nil, parseError(diags, src, filename)
 	}
 	var kind volumeType
 	if diags := gohcl.DecodeBody(body, nil, &kind); diags.HasErrors() {
-		return "", nil, parseError(diags, src, filename)
+		return "", nil, nil, parseError(back(diags), src, filename)
 	}
 	if kind.Type != VolumeHost && kind.Type != VolumeCSI {
-		return "", nil, errdefs.InvalidArgumentf("%s: type %q is not a type of volumes; use %q or %q", filename, kind.Type, VolumeHost, VolumeCSI)
+		return "", nil, nil, errdefs.InvalidArgumentf("%s: type %q is not a type of volumes; use %q or %q", filename, kind.Type, VolumeHost, VolumeCSI)
 	}
-	return kind.Type, kind.Rest, nil
+	return kind.Type, kind.Rest, back, nil
 }
 
 // ParseCSIVolume parses the specification of a volume of type csi in HCL, or in JSON with the
 // same names. Its errors are those of ParseHCL.
 func ParseCSIVolume(src []byte, filename string) (*model.CSIVolume, model.VolumeSecrets, error) {
-	kind, body, err := volumeSpec(src, filename)
+	kind, body, back, err := volumeSpec(src, filename)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,7 +115,7 @@ func ParseCSIVolume(src []byte, filename string) (*model.CSIVolume, model.Volume
 		v.RequestedTopologies = &model.CSITopologyRequest{Required: t.Required.read(&diags), Preferred: t.Preferred.read(&diags)}
 	}
 	diags = append(diags, readSizes(body, filename, []volumeSize{{"capacity_min", file.CapacityMin, &v.RequestedCapacityMin}, {"capacity_max", file.CapacityMax, &v.RequestedCapacityMax}})...)
-	return v, secrets, parseError(diags, src, filename)
+	return v, secrets, parseError(back(diags), src, filename)
 }
 
 // volumeSize is a size in a specification.

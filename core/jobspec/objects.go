@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
@@ -63,12 +62,12 @@ func (s *scheduler) config() *model.NodePoolSchedulerConfiguration {
 // ParseNodePools parses a file of node_pool blocks. It fails as ParseHCL does.
 func ParseNodePools(src []byte, filename string) ([]*model.NodePool, error) {
 	var file poolsFile
-	diags := decodeFile(src, filename, &file)
+	back, diags := decodeFile(src, filename, objectShape, &file)
 	var out []*model.NodePool
 	for _, b := range file.Pools {
 		p := &model.NodePool{Name: b.Name, Description: b.Description}
 		meta, more := b.Meta.read()
-		p.Meta, diags = meta, append(diags, more...)
+		p.Meta, diags = meta, append(diags, back(more)...)
 		if b.IdentityTTL != "" {
 			ttl, err := time.ParseDuration(b.IdentityTTL)
 			if err != nil {
@@ -111,9 +110,9 @@ type namespaceFile struct {
 // ParseNamespace parses a namespace specification. It fails as ParseHCL does.
 func ParseNamespace(src []byte, filename string) (*model.Namespace, error) {
 	var f namespaceFile
-	diags := decodeFile(src, filename, &f)
+	back, diags := decodeFile(src, filename, objectShape, &f)
 	meta, more := f.Meta.read()
-	diags = append(diags, more...)
+	diags = append(diags, back(more)...)
 	n := &model.Namespace{Name: f.Name, Description: f.Description, Quota: f.Quota, Meta: meta}
 	if c := f.Capabilities; c != nil {
 		n.Capabilities = (*model.NamespaceCapabilities)(c)
@@ -131,15 +130,14 @@ func ParseNamespace(src []byte, filename string) (*model.Namespace, error) {
 	return n, parseError(diags, src, filename)
 }
 
-func decodeFile(src []byte, filename string, into any) hcl.Diagnostics {
-	if diags := checkBounds(src, filename); diags.HasErrors() {
-		return diags
-	}
-	file, diags := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)
+// decodeFile reads a specification. What it returns puts problems with a part of it to
+// where they are in src.
+func decodeFile(src []byte, filename string, s shape, into any) (func(hcl.Diagnostics) hcl.Diagnostics, hcl.Diagnostics) {
+	body, _, back, diags := parseSpec(src, filename, s)
 	if diags.HasErrors() {
-		return diags
+		return back, diags
 	}
-	return append(diags, gohcl.DecodeBody(file.Body, nil, into)...)
+	return back, append(diags, back(gohcl.DecodeBody(body, nil, into))...)
 }
 
 func (m *metaBlock) read() (map[string]string, hcl.Diagnostics) {
@@ -149,6 +147,7 @@ func (m *metaBlock) read() (map[string]string, hcl.Diagnostics) {
 	attrs, diags := m.Body.JustAttributes()
 	out := map[string]string{}
 	for name, a := range attrs {
+		name = keyName(name)
 		value, more := a.Expr.Value(nil)
 		diags = append(diags, more...)
 		if more.HasErrors() {
@@ -184,7 +183,8 @@ type Variable struct {
 // ParseVariable parses a variable specification. It fails as ParseHCL does.
 func ParseVariable(src []byte, filename string) (*Variable, error) {
 	v := &Variable{}
-	return v, parseError(decodeFile(src, filename, v), src, filename)
+	_, diags := decodeFile(src, filename, variableShape, v)
+	return v, parseError(diags, src, filename)
 }
 
 // Quote returns text as an HCL string.

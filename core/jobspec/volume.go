@@ -77,7 +77,7 @@ func (c *volumeConstraint) constraint() *model.Constraint {
 // ParseHostVolume parses the specification of a host volume in HCL, or in JSON with the same
 // names. Its errors are those of ParseHCL.
 func ParseHostVolume(src []byte, filename string) (*model.HostVolume, error) {
-	kind, body, err := volumeSpec(src, filename)
+	kind, body, back, err := volumeSpec(src, filename)
 	if err != nil {
 		return nil, err
 	}
@@ -100,26 +100,28 @@ func ParseHostVolume(src []byte, filename string) (*model.HostVolume, error) {
 	diags = append(diags, readSizes(body, filename, []volumeSize{
 		{"capacity", file.Capacity, &v.CapacityBytes}, {"capacity_min", file.CapacityMin, &v.RequestedCapacityMinBytes}, {"capacity_max", file.CapacityMax, &v.RequestedCapacityMaxBytes},
 	})...)
-	return v, parseError(diags, src, filename)
+	return v, parseError(back(diags), src, filename)
 }
 
-// volumeBody parses HCL or, if the file begins with a brace, JSON.
-func volumeBody(src []byte, filename string) (hcl.Body, hcl.Diagnostics) {
+// volumeBody parses HCL or, if the file begins with a brace, JSON. Its second value puts
+// problems with the body to where they are in src.
+func volumeBody(src []byte, filename string) (hcl.Body, func(hcl.Diagnostics) hcl.Diagnostics, hcl.Diagnostics) {
+	same := func(d hcl.Diagnostics) hcl.Diagnostics { return d }
 	if bytes.HasPrefix(bytes.TrimSpace(src), []byte("{")) {
 		if len(src) > maxFileBytes {
-			return nil, checkBounds(src, filename)
+			return nil, same, checkBounds(src, filename)
 		}
 		file, diags := hcljson.Parse(src, filename)
 		if diags.HasErrors() {
-			return nil, diags
+			return nil, same, diags
 		}
-		return file.Body, nil
+		return file.Body, same, nil
 	}
-	body, diags := parseBody(src, filename)
+	body, read, back, diags := parseSpec(src, filename, volumeShape)
 	if !diags.HasErrors() {
-		diags = keepRuntimeVariables(body, src)
+		diags = back(keepRuntimeVariables(body, read))
 	}
-	return body, diags
+	return body, back, diags
 }
 
 // rangeOf returns where a file sets a key.

@@ -1,0 +1,207 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"bytes"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// The reference reads specifications of volumes, namespaces, node pools and variables as HCL 1,
+// in which these say the same, and so do we:
+//
+//	segments {                                       segments { "example.org/zone" = "a", rack = "r1" }
+//	  "example.org/zone" = "a"                       topology { segments { rack = "r1" } }
+//	  rack = "r1"                                    parameters = { kind = "loop" }
+//	}
+//
+// HCL 2 knows only blocks of several lines, whose keys are identifiers.
+
+// shape says which names of a specification are blocks, though they may be written as
+// objects, and the other way round.
+type shape struct{ blocks, objects []string }
+
+var (
+	volumeShape = shape{blocks: []string{
+		"capability", "constraint", "mount_options", "topology_request", "required", "preferred", "topology", "segments", "secrets", "parameters", "context",
+	}}
+	objectShape   = shape{blocks: []string{"meta", "capabilities", "node_pool_config", "scheduler_config"}}
+	variableShape = shape{objects: []string{"items"}}
+)
+
+// edit replaces bytes of a source.
+type edit struct {
+	from, to int
+	text     string
+}
+
+// quotedPrefix begins the identifier that stands for a quoted key which is none.
+const quotedPrefix = "quoted_key_"
+
+var standIn = regexp.MustCompile(quotedPrefix + "[0-9a-f]*")
+
+// keyName returns the key that an identifier stands for.
+func keyName(name string) string {
+	if text, ok := strings.CutPrefix(name, quotedPrefix); ok {
+		if key, err := hex.DecodeString(text); err == nil {
+			return string(key)
+		}
+	}
+	return name
+}
+
+// parseSpec parses a specification. What it returns was read from the second value, and
+// the third puts problems with it to where they are in src.
+func parseSpec(src []byte, filename string, s shape) (*hclsyntax.Body, []byte, func(hcl.Diagnostics) hcl.Diagnostics, hcl.Diagnostics) {
+	same := func(d hcl.Diagnostics) hcl.Diagnostics { return d }
+	if diags := checkBounds(src, filename); diags.HasErrors() {
+		return nil, src, same, diags
+	}
+	edits := s.edits(src, filename)
+	if len(edits) == 0 {
+		body, diags := parseBody(src, filename)
+		return body, src, same, diags
+	}
+	out := slices.Clone(src)
+	for _, e := range slices.Backward(edits) {
+		out = slices.Replace(out, e.from, e.to, []byte(e.text)...)
+	}
+	back := func(diags hcl.Diagnostics) hcl.Diagnostics {
+		for _, d := range diags {
+			d.Subject, d.Context = original(d.Subject, src, edits), original(d.Context, src, edits)
+			d.Detail = standIn.ReplaceAllStringFunc(d.Detail, keyName)
+		}
+		return diags
+	}
+	body, diags := parseBody(out, filename)
+	return body, out, back, back(diags)
+}
+
+// edits returns what makes src HCL 2, in order.
+func (s shape) edits(src []byte, filename string) (out []edit) {
+	tokens, diags := hclsyntax.LexConfig(src, filename, hcl.InitialPos)
+	if diags.HasErrors() {
+		return nil // the parser reports them
+	}
+	kind := func(i int) hclsyntax.TokenType {
+		if i < 0 || i >= len(tokens) {
+			return hclsyntax.TokenEOF
+		}
+		return tokens[i].Type
+	}
+	endsLine := func(t hclsyntax.TokenType) bool {
+		return t == hclsyntax.TokenNewline || t == hclsyntax.TokenComment || t == hclsyntax.TokenEOF
+	}
+	var blocks []bool // of the open brackets, which are of blocks
+	ended := -1       // the last token after which a line ends that did not end there
+	inBlock := func() bool { return len(blocks) == 0 || blocks[len(blocks)-1] }
+	for i, t := range tokens {
+		at := t.Range
+		switch t.Type {
+		case hclsyntax.TokenOBrace:
+			block := inBlock() && (kind(i-1) == hclsyntax.TokenIdent || kind(i-1) == hclsyntax.TokenCQuote)
+			switch {
+			case block && kind(i-1) == hclsyntax.TokenIdent && slices.Contains(s.objects, string(tokens[i-1].Bytes)):
+				out, block = append(out, edit{at.Start.Byte, at.Start.Byte, "= "}), false
+			case inBlock() && kind(i-1) == hclsyntax.TokenEqual && kind(i-2) == hclsyntax.TokenIdent && slices.Contains(s.blocks, string(tokens[i-2].Bytes)):
+				equal := tokens[i-1].Range
+				out, block = append(out, edit{equal.Start.Byte, equal.End.Byte, " "}), true
+			}
+			if blocks = append(blocks, block); block && !endsLine(kind(i+1)) && kind(i+1) != hclsyntax.TokenCBrace {
+				out = append(out, edit{at.End.Byte, at.End.Byte, "\n"})
+			}
+		case hclsyntax.TokenCBrace:
+			if len(blocks) == 0 {
+				return nil
+			}
+			block := inBlock()
+			if blocks = blocks[:len(blocks)-1]; !block {
+				continue
+			}
+			if before := kind(i - 1); !endsLine(before) && before != hclsyntax.TokenOBrace && ended != i-1 {
+				out = append(out, edit{at.Start.Byte, at.Start.Byte, "\n"})
+			}
+			if after := kind(i + 1); !endsLine(after) && after != hclsyntax.TokenComma {
+				out, ended = append(out, edit{at.End.Byte, at.End.Byte, "\n"}), i
+			}
+		case hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
+			blocks = append(blocks, false)
+		case hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
+			if len(blocks) == 0 {
+				return nil
+			}
+			blocks = blocks[:len(blocks)-1]
+		case hclsyntax.TokenComma:
+			if inBlock() {
+				out, ended = append(out, edit{at.Start.Byte, at.End.Byte, "\n"}), i
+			}
+		case hclsyntax.TokenOQuote, hclsyntax.TokenIdent:
+			if before := kind(i - 1); !inBlock() || !endsLine(before) && before != hclsyntax.TokenOBrace && ended != i-1 {
+				continue // it does not begin an item
+			}
+			last := i // the last token of its name
+			if t.Type == hclsyntax.TokenOQuote {
+				last += 2
+			}
+			if next := kind(last + 1); next != hclsyntax.TokenEqual && next != hclsyntax.TokenColon {
+				continue
+			}
+			if last > i {
+				if kind(i+1) != hclsyntax.TokenQuotedLit || kind(last) != hclsyntax.TokenCQuote {
+					continue
+				}
+				out = append(out, edit{at.Start.Byte, tokens[last].Range.End.Byte, identifier(string(tokens[i+1].Bytes))})
+			}
+			if kind(last+1) == hclsyntax.TokenColon {
+				colon := tokens[last+1].Range
+				out = append(out, edit{colon.Start.Byte, colon.End.Byte, "="})
+			}
+		}
+	}
+	return out
+}
+
+// identifier returns a name that stands for a quoted key.
+func identifier(key string) string {
+	if hclsyntax.ValidIdentifier(key) && !strings.HasPrefix(key, quotedPrefix) {
+		return key
+	}
+	return quotedPrefix + hex.EncodeToString([]byte(key))
+}
+
+// original returns where a range is in src, of which the edits were made.
+func original(r *hcl.Range, src []byte, edits []edit) *hcl.Range {
+	if r == nil {
+		return nil
+	}
+	return &hcl.Range{Filename: r.Filename, Start: originalPos(r.Start.Byte, src, edits), End: originalPos(r.End.Byte, src, edits)}
+}
+
+// originalPos returns the position in src of a byte of what became of it.
+func originalPos(at int, src []byte, edits []edit) hcl.Pos {
+	grown := 0
+	for _, e := range edits {
+		switch begin := e.from + grown; {
+		case at < begin:
+			return position(at-grown, src)
+		case at < begin+len(e.text):
+			return position(e.from, src)
+		}
+		grown += len(e.text) - (e.to - e.from)
+	}
+	return position(at-grown, src)
+}
+
+func position(at int, src []byte) hcl.Pos {
+	at = min(max(at, 0), len(src))
+	line := bytes.LastIndexByte(src[:at], '\n') + 1
+	return hcl.Pos{Line: bytes.Count(src[:at], []byte("\n")) + 1, Column: utf8.RuneCount(src[line:at]) + 1, Byte: at}
+}
