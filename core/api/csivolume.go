@@ -175,10 +175,10 @@ func (s *volumeStandings) plugin(vol *model.CSIVolume) *model.CSIPlugin {
 // of returns the standing of a volume, and the allocs that read and write it.
 func (s *volumeStandings) of(vol *model.CSIVolume) (st CSIStanding, readers, writers []*model.Allocation) {
 	if p := s.plugin(vol); p != nil {
-		st.Provider, st.ControllerRequired = p.Provider, p.ControllerRequired
+		st.Provider, st.ControllerRequired = p.Provider, p.ControllerRequired || vol.NeedsController()
 		st.ControllersHealthy, st.ControllersExpected = model.Healthy(p.Controllers), model.Expected(p.ControllerJobs)
 		st.NodesHealthy, st.NodesExpected = model.Healthy(p.Nodes), model.Expected(p.NodeJobs)
-		st.Schedulable = p.Schedulable() && vol.State == ""
+		st.Schedulable = p.Schedulable() && vol.State == "" && (st.ControllersHealthy > 0 || !st.ControllerRequired)
 	}
 	for _, a := range s.v.CSIVolumeHolders(vol.Namespace, vol.ID) {
 		job := s.v.JobOf(a)

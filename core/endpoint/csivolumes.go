@@ -132,7 +132,10 @@ func (e *Endpoint) admitCSIVolume(view *state.View, v *model.CSIVolume, secrets 
 		}
 		p = p.Of(old.Driver)
 	}
-	v.Driver = p.Provider
+	v.Driver, v.Attaches = p.Provider, old != nil && old.Attaches
+	if attaches, known := p.ControllerAttaches(); known {
+		v.Attaches = attaches
+	}
 	return old, p, nil
 }
 
@@ -209,7 +212,7 @@ func (e *Endpoint) csiUnmade(ctx context.Context, v *model.CSIVolume, isNew bool
 func (e *Endpoint) changeCSIVolume(ctx context.Context, old, v *model.CSIVolume, secrets model.VolumeSecrets) (*model.CSIVolume, uint64, error) {
 	row := old.Copy()
 	row.Name, row.RequestedCapacityMin, row.RequestedCapacityMax = v.Name, v.RequestedCapacityMin, v.RequestedCapacityMax
-	row.RequestedCapabilities, row.MountOptions, row.Parameters, row.Driver = v.RequestedCapabilities, v.MountOptions, v.Parameters, v.Driver
+	row.RequestedCapabilities, row.MountOptions, row.Parameters, row.Driver, row.Attaches = v.RequestedCapabilities, v.MountOptions, v.Parameters, v.Driver, v.Attaches
 	if err := e.sealSecrets(ctx, row, old, secrets); err != nil {
 		return nil, 0, err
 	}

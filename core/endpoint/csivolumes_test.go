@@ -171,3 +171,24 @@ func TestVolumesOfTypeCSIAreRefusedInTheWordsOfTheRecords(t *testing.T) {
 		t.Errorf("a volume without an id of the storage system: %+v, %v", v, err)
 	}
 }
+
+func TestAVolumeKnowsWhetherAControllerAttachesIt(t *testing.T) {
+	s := newServer(t)
+	newArray(t, s, nil)
+	attaches := func(yes bool) {
+		t.Helper()
+		info := map[string]*model.CSIInfo{"p": {PluginID: "p", Provider: "disk", Healthy: true, ControllerInfo: &model.CSIControllerInfo{SupportsCreateDelete: true, SupportsAttachDetach: yes}}}
+		if _, _, err := s.Raft.Propose(s.ctx, encode(t, &fsm.RegisterNode{Node: &model.Node{ID: "n", Status: model.NodeStatusReady, CSIControllerPlugins: info}})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, yes := range []bool{true, false, true} { // a new release of the driver may be otherwise
+		attaches(yes)
+		if _, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("db"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if v := s.Store.View().CSIVolumeByID("default", "db"); v.Attaches != yes {
+			t.Errorf("attaches: %v, known of the volume: %v", yes, v.Attaches)
+		}
+	}
+}

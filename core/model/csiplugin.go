@@ -54,16 +54,30 @@ func Expected(jobs map[string]map[string]*CSIPluginJob) (n int) {
 	return n
 }
 
-// Attaches reports whether a controller of the driver attaches volumes to nodes. It is
-// unknown if no controller is reported though the driver has one.
-func (p *CSIPlugin) Attaches() (attaches, known bool) {
+// ControllerAttaches reports whether a controller of the driver attaches volumes to nodes. It
+// is unknown if no controller is reported.
+func (p *CSIPlugin) ControllerAttaches() (attaches, known bool) {
 	for _, c := range p.Controllers {
 		if c.ControllerInfo != nil {
 			return c.ControllerInfo.SupportsAttachDetach, true
 		}
 	}
-	return false, !p.ControllerRequired
+	return false, false
 }
+
+// Attaches reports whether a controller of the driver attaches vol to nodes. It is unknown if
+// no controller is reported though the driver has one: nodes may say nothing of a controller
+// that runs elsewhere, so what is known of the volume counts, too.
+func (p *CSIPlugin) Attaches(vol *CSIVolume) (attaches, known bool) {
+	if attaches, known = p.ControllerAttaches(); known {
+		return attaches, true
+	}
+	return false, !p.ControllerRequired && !vol.NeedsController()
+}
+
+// NeedsController reports whether a controller has attached the volume or others of its
+// driver, so that it must not be used without one.
+func (v *CSIVolume) NeedsController() bool { return v.Attaches || len(v.Attachments) > 0 }
 
 // Schedulable reports whether volumes of the driver can be placed.
 func (p *CSIPlugin) Schedulable() bool {

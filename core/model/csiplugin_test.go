@@ -58,7 +58,7 @@ func TestDriversWithOneIDAreToldApart(t *testing.T) {
 	if len(a.Controllers) != 1 || len(a.Nodes) != 3 || a.Version != "1 of a" || a.Contested() != "" || b.Nodes["n3"] == nil || b.Nodes["n1"] != nil {
 		t.Errorf("a is %+v, b is %+v", a, b)
 	}
-	if attaches, known := b.Attaches(); !attaches || !known {
+	if attaches, known := b.Attaches(&model.CSIVolume{}); !attaches || !known {
 		t.Error("what b can do is taken from a")
 	}
 	if p.Of("") != p || (*model.CSIPlugin)(nil).Of("a") != nil || len(p.Of("c").Controllers) != 0 {

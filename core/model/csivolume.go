@@ -51,6 +51,9 @@ type CSIVolume struct {
 	// registered: another driver with the id PluginID has nothing to do with it. "" is one that
 	// is not known.
 	Driver string `json:"-"`
+	// Attaches means that a controller of the driver attached volumes to nodes when the volume
+	// was created or registered. It counts while no controller runs.
+	Attaches bool `json:"-"`
 }
 
 // States of a CSIVolume in which nothing may be placed on it.

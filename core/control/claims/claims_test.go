@@ -380,3 +380,39 @@ func TestAVolumeThatIsRegisteredTwiceHasOneWriterAndIsNotDeleted(t *testing.T) {
 		t.Errorf("of %s: %v", v.ID, err)
 	}
 }
+
+// Nodes of a driver whose parts are separate programs say nothing of its controller. While that
+// moves, nobody gets a volume that must be attached, least of all beside the node that has it.
+func TestAVolumeIsNotUsedWithoutTheControllerThatAttachesIt(t *testing.T) {
+	for name, known := range map[string]func(*cluster, *model.CSIVolume){
+		"from its creation":       func(_ *cluster, v *model.CSIVolume) { v.Attaches = true },
+		"from another node":       func(c *cluster, _ *model.CSIVolume) { c.attach("n1") },
+		"from the node that asks": func(c *cluster, _ *model.CSIVolume) { c.attach("n0") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			v := c.volume().Copy()
+			known(c, v)
+			v.Attachments = c.volume().Attachments
+			c.must(&fsm.PutCSIVolume{Volume: v})
+			for i := range 3 {
+				id := fmt.Sprint("n", i)
+				plugins := map[string]*model.CSIInfo{"p": {PluginID: "p", Healthy: true, NodeInfo: &model.CSINodeInfo{ID: "ext-" + id}}}
+				c.must(&fsm.RegisterNode{Node: &model.Node{ID: id, Status: model.NodeStatusReady, CSINodePlugins: plugins}})
+			}
+			c.place("a1", "n0", "")
+			if g, err := claims.Decide(c.store.View(), "n0", "a1", "v"); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "no node runs a controller") {
+				t.Errorf("granted: %+v, %v", g, err)
+			}
+			c.node(2, model.NodeStatusReady) // has a controller
+			if _, err := claims.Decide(c.store.View(), "n0", "a1", "v"); name == "from its creation" && (err == nil || !strings.Contains(err.Error(), "is not attached to this node yet")) {
+				t.Errorf("with a controller: %v", err)
+			}
+		})
+	}
+}
+
+func (c *cluster) attach(node string) {
+	at := &model.CSIAttachment{NodeID: node, AccessMode: "single-node-writer", AttachmentMode: "file-system", State: model.CSIDetaching}
+	c.must(&fsm.PutCSIAttachment{Namespace: "default", ID: "db", Attachment: at})
+}

@@ -94,7 +94,7 @@ func toAttach(v *state.View, vol *model.CSIVolume, wanted map[string]model.CSIUs
 	if p == nil || vol.State != "" {
 		return nil, 0
 	}
-	if attaches, known := p.Attaches(); !attaches || !known {
+	if attaches, known := p.Attaches(vol); !attaches || !known {
 		return nil, 0
 	}
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
@@ -227,7 +227,7 @@ func decideAttached(v *state.View, vol *model.CSIVolume, r *model.VolumeRequest,
 	if on := p.Nodes[nodeID]; !on.Healthy {
 		return nil, errdefs.Unavailablef("volume %q needs the CSI driver %q, which is not healthy on this node: %s", vol.ID, vol.PluginID, on.HealthDescription)
 	}
-	attaches, known := p.Attaches()
+	attaches, known := p.Attaches(vol)
 	switch {
 	case !known:
 		return nil, errdefs.Unavailablef("volume %q must be attached, and no node runs a controller of the CSI driver %q; start its job", vol.ID, vol.PluginID)
