@@ -75,6 +75,8 @@ type Keeper struct {
 	work   sync.WaitGroup
 	busy   map[string]bool // volumes with a worker, by key
 	timers map[string]*time.Timer
+	// changed is when a node or a driver of a volume that has attachments changed last.
+	changed map[string]time.Time
 }
 
 // New returns a Keeper.
@@ -82,7 +84,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Keeper{cfg: cfg, slots: make(chan struct{}, together), busy: map[string]bool{}, timers: map[string]*time.Timer{}}
+	return &Keeper{cfg: cfg, slots: make(chan struct{}, together), busy: map[string]bool{}, timers: map[string]*time.Timer{}, changed: map[string]time.Time{}}
 }
 
 // Run attaches and detaches volumes until ctx ends. A server runs it while it leads.
@@ -177,9 +179,16 @@ func (k *Keeper) followNode(view *state.View, c state.Change, id string) {
 		}
 	}
 	for vol := range view.CSIVolumes() {
-		if plugins[vol.PluginID] || vol.Attachments[id] != nil {
-			k.look(key{vol.Namespace, vol.ID})
+		if !plugins[vol.PluginID] && vol.Attachments[id] == nil {
+			continue
 		}
+		of := key{vol.Namespace, vol.ID}
+		if len(vol.Attachments) > 0 {
+			k.mu.Lock()
+			k.changed[of.String()] = k.cfg.Now()
+			k.mu.Unlock()
+		}
+		k.look(of)
 	}
 }
 
@@ -215,13 +224,17 @@ func (k *Keeper) wakeAt(of key, at time.Time) {
 	}
 }
 
+// next is Next for a volume. The caller holds mu.
 func (k *Keeper) next(of key) (*Step, time.Time) {
 	view := k.cfg.Store.View()
 	vol := view.CSIVolumeByID(of.namespace, of.id)
+	if vol == nil || len(vol.Attachments) == 0 {
+		delete(k.changed, of.String())
+	}
 	if vol == nil {
 		return nil, time.Time{}
 	}
-	return Next(view, vol, k.cfg.Now())
+	return Next(view, vol, k.cfg.Now(), k.changed[of.String()])
 }
 
 // serve carries out steps for one volume, one after the other, until nothing is left to do.
@@ -331,7 +344,7 @@ func (k *Keeper) failed(ctx context.Context, of key, at *model.CSIAttachment, ca
 		return ctx.Err()
 	}
 	at.Failures++
-	wait := min(minBackoff<<min(at.Failures-1, 10), maxBackoff)
+	wait := backoff(at.Failures)
 	at.LastError, at.NextTry = oneLine(cause.Error()), k.cfg.Now().Add(wait).UnixNano()
 	k.cfg.Logger.Warn("a volume is not where it should be; it is tried again", "volume", of.id, "namespace", of.namespace, "node_id", at.NodeID, "state", at.State, "failures", at.Failures, "in", wait, "error", at.LastError)
 	return k.write(ctx, of, at, false)

@@ -416,3 +416,34 @@ func (c *cluster) attach(node string) {
 	at := &model.CSIAttachment{NodeID: node, AccessMode: "single-node-writer", AttachmentMode: "file-system", State: model.CSIDetaching}
 	c.must(&fsm.PutCSIAttachment{Namespace: "default", ID: "db", Attachment: at})
 }
+
+func TestADriverThatComesBackIsAskedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		k, stop := c.lead()
+		defer stop()
+		c.place("a1", "n0", "")
+		if _, err := k.Claim(t.Context(), "n0", "a1", "v"); err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		c.failing = func(string) error { return errors.New("no controller") }
+		c.mu.Unlock()
+		c.end("a1", model.AllocClientStatusFailed)
+		time.Sleep(10*time.Minute + 7*time.Second)
+		tries := c.volume().Attachments["n0"].Failures
+		c.node(2, "down") // and its controller with it: one more try, which fails
+		time.Sleep(100 * time.Millisecond)
+		if n := c.volume().Attachments["n0"].Failures; n != tries+1 {
+			t.Errorf("%d tries before the change, then %d", tries, n)
+		}
+		c.mu.Lock()
+		c.failing = func(string) error { return nil }
+		c.mu.Unlock()
+		c.node(2, model.NodeStatusReady)
+		time.Sleep(100 * time.Millisecond)
+		if left := c.volume().Attachments; len(left) != 0 {
+			t.Errorf("the driver is back, and left is %+v", left["n0"])
+		}
+	})
+}

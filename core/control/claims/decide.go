@@ -29,8 +29,9 @@ type Step struct {
 //
 // A volume stays attached to a node while an alloc there may use it, and is detached
 // otherwise. Next decides this from the state alone, so if a server dies during a call, the
-// next leader makes the call again.
-func Next(v *state.View, vol *model.CSIVolume, now time.Time) (step *Step, wake time.Time) {
+// next leader makes the call again. A step that was last tried before changed, when a node or
+// a driver changed, is not waited for.
+func Next(v *state.View, vol *model.CSIVolume, now, changed time.Time) (step *Step, wake time.Time) {
 	holders := v.CSIVolumeHolders(vol.Namespace, vol.ID)
 	if len(holders) == 0 && len(vol.Attachments) == 0 {
 		return nil, time.Time{}
@@ -41,14 +42,14 @@ func Next(v *state.View, vol *model.CSIVolume, now time.Time) (step *Step, wake 
 		if at == nil || matches(wanted[node], at) {
 			continue
 		}
-		if at.State == model.CSIDetaching && at.NextTry > now.UnixNano() {
+		if at.State == model.CSIDetaching && waits(at, now, changed) {
 			wake = earlier(wake, at.NextTry)
 			continue
 		}
 		n := v.NodeByID(node)
 		return &Step{Attachment: at, Detach: true, Release: n != nil && n.Status == model.NodeStatusReady}, wake
 	}
-	attaching, again := toAttach(v, vol, wanted, now)
+	attaching, again := toAttach(v, vol, wanted, now, changed)
 	if again != 0 {
 		wake = earlier(wake, again)
 	}
@@ -56,6 +57,17 @@ func Next(v *state.View, vol *model.CSIVolume, now time.Time) (step *Step, wake 
 		return &Step{Attachment: attaching}, wake
 	}
 	return nil, wake
+}
+
+// waits reports whether the next try of a step that has failed is not due yet.
+func waits(at *model.CSIAttachment, now, changed time.Time) bool {
+	tried := time.Unix(0, at.NextTry).Add(-backoff(at.Failures))
+	return at.NextTry > now.UnixNano() && !tried.Before(changed)
+}
+
+// backoff is the wait after a number of failures.
+func backoff(failures int) time.Duration {
+	return min(minBackoff<<min(max(failures-1, 0), 10), maxBackoff)
 }
 
 func earlier(at time.Time, ns int64) time.Time {
@@ -89,7 +101,7 @@ func matches(use model.CSIUse, at *model.CSIAttachment) bool {
 }
 
 // toAttach returns an attachment that is to be made, or when one may be tried again.
-func toAttach(v *state.View, vol *model.CSIVolume, wanted map[string]model.CSIUse, now time.Time) (_ *model.CSIAttachment, again int64) {
+func toAttach(v *state.View, vol *model.CSIVolume, wanted map[string]model.CSIUse, now, changed time.Time) (_ *model.CSIAttachment, again int64) {
 	p := v.CSIPluginByID(vol.PluginID).Of(vol.Driver)
 	if p == nil || vol.State != "" {
 		return nil, 0
@@ -105,7 +117,7 @@ func toAttach(v *state.View, vol *model.CSIVolume, wanted map[string]model.CSIUs
 			continue
 		case strings.HasPrefix(use.AccessMode, "single-node-") && elsewhere(vol, node) != nil:
 			continue
-		case at != nil && at.State == model.CSIAttaching && at.NextTry > now.UnixNano():
+		case at != nil && at.State == model.CSIAttaching && waits(at, now, changed):
 			if again == 0 || at.NextTry < again {
 				again = at.NextTry
 			}
