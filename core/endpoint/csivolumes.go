@@ -122,6 +122,11 @@ func (e *Endpoint) admitCSIVolume(view *state.View, v *model.CSIVolume, secrets 
 	case old != nil && old.PluginID != v.PluginID:
 		return nil, nil, errdefs.InvalidArgumentf("the plugin of volume %q cannot change; create another volume", v.ID)
 	}
+	if old != nil {
+		if err := csiStillOffers(view, old, v); err != nil {
+			return nil, nil, err
+		}
+	}
 	p := view.CSIPluginByID(v.PluginID)
 	if p == nil {
 		return nil, nil, noPlugin(v.PluginID)
@@ -210,9 +215,11 @@ func (e *Endpoint) csiUnmade(ctx context.Context, v *model.CSIVolume, isNew bool
 
 // changeCSIVolume grows a volume and changes what else may change of it.
 func (e *Endpoint) changeCSIVolume(ctx context.Context, old, v *model.CSIVolume, secrets model.VolumeSecrets) (*model.CSIVolume, uint64, error) {
+	if err := csiFixed(old, v); err != nil {
+		return nil, 0, err
+	}
 	row := old.Copy()
-	row.Name, row.RequestedCapacityMin, row.RequestedCapacityMax = v.Name, v.RequestedCapacityMin, v.RequestedCapacityMax
-	row.RequestedCapabilities, row.MountOptions, row.Parameters, row.Driver, row.Attaches = v.RequestedCapabilities, v.MountOptions, v.Parameters, v.Driver, v.Attaches
+	change(row, v)
 	if err := e.sealSecrets(ctx, row, old, secrets); err != nil {
 		return nil, 0, err
 	}

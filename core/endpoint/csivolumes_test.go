@@ -192,3 +192,63 @@ func TestAVolumeKnowsWhetherAControllerAttachesIt(t *testing.T) {
 		}
 	}
 }
+
+// What a volume is cannot be changed by creating it again, and a request that wants it is not
+// answered as if it were done.
+func TestAVolumeThatIsCreatedAgainChangesOnlyWhatCanChange(t *testing.T) {
+	s := newServer(t)
+	newArray(t, s, map[string]string{"n1": "org.a"})
+	first := arrayVolume("db")
+	first.Parameters, first.SnapshotID = map[string]string{"kind": "fast"}, "s1"
+	if _, _, err := s.CreateCSIVolume(s.ctx, first, nil); err != nil {
+		t.Fatal(err)
+	}
+	row := s.Store.View().CSIVolumeByID("default", "db").Copy()
+	zone := func(z string) []*model.CSITopology {
+		return []*model.CSITopology{{Segments: map[string]string{"zone": z}}}
+	}
+	row.Topologies = zone("a")
+	if _, _, err := s.Raft.Propose(s.ctx, encode(t, &fsm.PutCSIVolume{Volume: row})); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*model.CSIVolume)
+		want   string
+	}{
+		"nothing":       {func(*model.CSIVolume) {}, ""},
+		"what it was":   {func(v *model.CSIVolume) { v.Parameters, v.SnapshotID = first.Parameters, "s1" }, ""},
+		"mount options": {func(v *model.CSIVolume) { v.MountOptions = &model.CSIMountOptions{FSType: "xfs"} }, ""},
+		"a zone where it is": {func(v *model.CSIVolume) {
+			v.RequestedTopologies = &model.CSITopologyRequest{Required: append(zone("b"), zone("a")...)}
+		}, ""},
+		"another zone":     {func(v *model.CSIVolume) { v.RequestedTopologies = &model.CSITopologyRequest{Required: zone("b")} }, "volumes do not move"},
+		"another snapshot": {func(v *model.CSIVolume) { v.SnapshotID = "s2" }, "the snapshot_id of volume \"db\" cannot change"},
+		"a clone":          {func(v *model.CSIVolume) { v.CloneID = "x" }, "the clone_id of volume \"db\" cannot change"},
+		"parameters":       {func(v *model.CSIVolume) { v.Parameters = map[string]string{"kind": "slow"} }, "the parameters of volume \"db\" cannot change"},
+		"less":             {func(v *model.CSIVolume) { v.RequestedCapacityMax = 4 }, "volumes do not shrink"},
+	} {
+		v := arrayVolume("db")
+		c.change(v)
+		_, _, err := s.CreateCSIVolume(s.ctx, v, nil)
+		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s", name, got)
+		}
+		if now := s.Store.View().CSIVolumeByID("default", "db"); now.Parameters["kind"] != "fast" || now.SnapshotID != "s1" {
+			t.Errorf("%s: now %+v", name, now)
+		}
+	}
+	ask := map[string]*model.VolumeRequest{"v": {Name: "v", Type: "csi", Source: "db", AccessMode: "single-node-writer", AttachmentMode: "file-system"}}
+	job := &model.Job{ID: "j", Namespace: "default", Type: "service", TaskGroups: []*model.TaskGroup{{Name: "g", Count: 1, Volumes: ask, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec"}}}}}
+	alloc := &model.Allocation{ID: "a1", Name: "j.g[0]", Namespace: "default", JobID: "j", TaskGroup: "g", NodeID: "n1", ClientStatus: model.AllocClientStatusRunning, DesiredStatus: "run"}
+	at := s.Store.View().Index() + 1
+	for _, cmd := range []fsm.Command{&fsm.UpsertJob{Job: job}, &fsm.ApplyPlan{VerifiedIndex: at, Plan: &model.Plan{Namespace: "default", JobID: "j", SnapshotIndex: at, Place: []*model.Allocation{alloc}}}} {
+		if _, _, err := s.Raft.Propose(s.ctx, encode(t, cmd)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := arrayVolume("db")
+	v.RequestedCapabilities[0].AccessMode = "multi-node-multi-writer"
+	if _, _, err := s.CreateCSIVolume(s.ctx, v, nil); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "alloc a1 (j.g[0]) uses db with access mode single-node-writer") {
+		t.Errorf("the mode of an alloc that runs is taken away: %v", err)
+	}
+}

@@ -41,7 +41,7 @@ func pluginList() spec {
 func pluginStatus() spec {
 	return spec{
 		usage: "plugin status [options] [<plugin>]", synopsis: "Shows one plugin of a node, or lists all; with -type csi, storage plugins of the cluster", max: 1, output: true, takes: takesPlugins,
-		help: "Without -type the command shows the plugin processes of one node's agent: drivers, devices,\ncollectors. With -type csi it shows the storage plugins that jobs of the cluster provide.",
+		help: "Without -type the command shows the plugin processes of one node's agent: drivers, devices,\ncollectors. With -type csi it shows the storage plugins that jobs of the cluster provide, and so\nit does without -type for the id of one.",
 		setup: func(fs *flag.FlagSet) run {
 			node := onNode(fs)
 			kind := fs.String("type", "", "Type of plugin: csi.")
@@ -64,6 +64,12 @@ func pluginStatus() spec {
 					return err
 				}
 				p, err := s.client.AgentPlugin(ctx, id, args[0])
+				if err != nil && *node == "" {
+					// Those who know the reference's command name a CSI driver.
+					if driver, unknown := s.onlyCSIPlugin(ctx, args[0]); unknown == nil {
+						return s.storagePlugins(ctx, []string{driver}, false)
+					}
+				}
 				if err != nil {
 					return err
 				}

@@ -35,6 +35,8 @@ func TestPluginsOfANodeAreShown(t *testing.T) {
 	f := newFake(t, map[string]string{
 		"GET /v1/agent/plugins": twoPlugins, "GET /v1/agent/plugin/driver-exec": onePlugin, "GET /v1/plugins": "[]",
 		"GET /v1/nodes": `[{"ID":"` + nodeID + `"}]`, "GET /v1/plugin/csi/x": "404!plugin not found",
+		"GET /v1/agent/plugin/disk": "404!no plugin \"disk\" on this node", "GET /v1/plugins?prefix=disk&type=csi": `[{"ID":"disk"}]`,
+		"GET /v1/plugin/csi/disk": `{"ID":"disk","Provider":"disk.example.org"}`, "GET /v1/agent/plugin/none": "404!no plugin \"none\" on this node",
 	})
 	for line, want := range map[string]string{
 		"plugin list":                           "device-gpu   2        crash loop  0      7         gpu\ndriver-exec  1.0.0    running     3      0         exec, raw_exec\n\ndevice-gpu: no library",
@@ -43,6 +45,7 @@ func TestPluginsOfANodeAreShown(t *testing.T) {
 		"plugin status -t {{.PID}}":             "",
 		"plugin status -t {{.PID}} driver-exec": "41",
 		"plugin status -type csi":               "Container Storage Interface\nNo CSI plugins",
+		"plugin status disk":                    "Provider             = disk.example.org",
 	} {
 		r := f.at(t, nil, strings.Fields(line)...)
 		if want == "" {
@@ -59,6 +62,9 @@ func TestPluginsOfANodeAreShown(t *testing.T) {
 		t.Errorf("exit code %d: %s; %v", r.code, r.err, f.asked)
 	}
 	if r := f.at(t, nil, "plugin", "status", "-type", "csi", "x"); r.code != 1 || !strings.Contains(r.err, "no CSI driver with prefix or id") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+	if r := f.at(t, nil, "plugin", "status", "none"); r.code != 1 || !strings.Contains(r.err, `no plugin "none" on this node`) {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 	if r := f.at(t, nil, "plugin", "status", "-type", "exec"); r.code != 1 || !strings.Contains(r.err, "the only type is csi") {
