@@ -146,7 +146,7 @@ func decodeBody(r *http.Request, v any, optional bool) error {
 		err = decodeOne(text, v)
 	}
 	if err == nil {
-		err = model.NoNulls("the body", v)
+		err = model.NoNulls("", v)
 	}
 	switch {
 	case err == nil:

@@ -35,10 +35,10 @@ type CSIPlugin struct {
 }
 
 func listCSIPlugins(v View, q *query) result {
-	prefix := q.prefix()
+	prefix, kind := q.prefix(), paramsOf(q.r).get("type")
 	p := page[*model.CSIPlugin]{
 		items: slices.Values(v.CSIPlugins()),
-		keep:  func(p *model.CSIPlugin) bool { return strings.HasPrefix(p.ID, prefix) },
+		keep:  func(p *model.CSIPlugin) bool { return strings.HasPrefix(p.ID, prefix) && (kind == "" || kind == "csi") },
 		order: func(p *model.CSIPlugin) order { return order{id: p.ID} },
 	}
 	return listOf(q, p, func(p *model.CSIPlugin) *CSIPluginStub {

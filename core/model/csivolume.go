@@ -116,15 +116,10 @@ const (
 // registers is invalid.
 func (v *CSIVolume) Validate(registered bool) error {
 	var p ValidationError
-	switch {
-	case v.ID == "":
-		p.addf("missing id")
-	case !hostVolumeName.MatchString(v.ID):
-		p.addf("id %.80q must be letters, digits, '.', '_' and '-', at most 128 of them, and may end with an index such as [0]", v.ID)
-	}
+	v.validateID(&p)
 	switch {
 	case v.PluginID == "":
-		p.addf("missing plugin id: name the CSI driver, as drover plugin status lists it")
+		p.addf("missing plugin id: name the CSI driver, as drover plugin status -type csi lists it")
 	case !hostVolumePlugin.MatchString(v.PluginID):
 		p.addf("plugin id %.80q must be letters, digits, '.', '_' and '-'", v.PluginID)
 	}
@@ -148,11 +143,22 @@ func (v *CSIVolume) Validate(registered bool) error {
 	return p.err()
 }
 
-// CheckModes returns an error that says which modes there are, unless the volume has only such.
-func (v *CSIVolume) CheckModes() error {
+// CheckForm returns an error if the id cannot be part of a path, or that says which modes there
+// are, unless the volume has only such.
+func (v *CSIVolume) CheckForm() error {
 	var p ValidationError
+	v.validateID(&p)
 	v.validateModes(&p)
 	return p.err()
+}
+
+func (v *CSIVolume) validateID(p *ValidationError) {
+	switch {
+	case v.ID == "":
+		p.addf("missing id")
+	case !hostVolumeName.MatchString(v.ID):
+		p.addf("id %.80q must be letters, digits, '.', '_' and '-', at most 128 of them, begin with a letter or digit, and may end with an index such as [0]", v.ID)
+	}
 }
 
 func (v *CSIVolume) validateCapabilities(p *ValidationError) {

@@ -33,7 +33,7 @@ func TestWhatIsWrongWithACSIVolumeIsSaid(t *testing.T) {
 		"an id with slashes":                   {false, func(v *model.CSIVolume) { v.ID = "../../etc" }, `id "../../etc" must be letters`},
 		"an id with an index that is none":     {false, func(v *model.CSIVolume) { v.ID = "db[x]" }, `id "db[x]" must be`},
 		"a driver's id with slashes":           {false, func(v *model.CSIVolume) { v.PluginID = "a/b" }, `plugin id "a/b" must be`},
-		"no driver":                            {false, func(v *model.CSIVolume) { v.PluginID = "" }, "name the CSI driver, as drover plugin status lists it"},
+		"no driver":                            {false, func(v *model.CSIVolume) { v.PluginID = "" }, "name the CSI driver, as drover plugin status -type csi lists it"},
 		"sizes that contradict":                {false, func(v *model.CSIVolume) { v.RequestedCapacityMax = 5 }, "capacity_max (5) must not be smaller than capacity_min (10)"},
 		"a size below zero":                    {false, func(v *model.CSIVolume) { v.RequestedCapacityMin = -1 }, "must not be negative"},
 		"an access mode that nobody has":       {false, func(v *model.CSIVolume) { v.RequestedCapabilities[0].AccessMode = "some" }, `unknown volume access mode: "some"; use one of multi-node-reader-only`},
@@ -70,12 +70,16 @@ func TestSecretsOfAVolumeAreNotInWhatIsWrongWithThem(t *testing.T) {
 }
 
 func TestModesThatDoNotExistAreNamedWithThoseThatDo(t *testing.T) {
-	v := &model.CSIVolume{RequestedCapabilities: []*model.VolumeCapability{{AccessMode: "single-node-writer", AttachmentMode: "file-system"}}}
-	if err := v.CheckModes(); err != nil || v.UnknownAccessMode() != "" {
+	v := &model.CSIVolume{ID: "db", RequestedCapabilities: []*model.VolumeCapability{{AccessMode: "single-node-writer", AttachmentMode: "file-system"}}}
+	if err := v.CheckForm(); err != nil || v.UnknownAccessMode() != "" {
 		t.Errorf("%v, %q", err, v.UnknownAccessMode())
 	}
 	v.RequestedCapabilities[0].AccessMode = "zz"
-	if err := v.CheckModes(); err == nil || !strings.Contains(err.Error(), `"zz"; use one of multi-node-reader-only`) || v.UnknownAccessMode() != "zz" {
+	if err := v.CheckForm(); err == nil || !strings.Contains(err.Error(), `"zz"; use one of multi-node-reader-only`) || v.UnknownAccessMode() != "zz" {
 		t.Errorf("%v, %q", err, v.UnknownAccessMode())
+	}
+	v.ID = ".."
+	if err := v.CheckForm(); err == nil || !strings.Contains(err.Error(), `id ".."`) {
+		t.Errorf("an id that is a way: %v", err)
 	}
 }

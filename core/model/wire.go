@@ -4,6 +4,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
@@ -57,7 +58,11 @@ func (f *flaw) in(format string, a any) *flaw {
 
 func (w *walk) of(name string, v any) error {
 	if f := w.value(reflect.ValueOf(v)); f != nil {
-		return errdefs.InvalidArgumentf("%s%s %s", name, f.place, f.text)
+		where := name + f.place
+		if name == "" { // a field of the body is named as its sender knows it
+			where = cmp.Or(strings.TrimPrefix(f.place, "."), "the body")
+		}
+		return errdefs.InvalidArgumentf("%s %s", where, f.text)
 	}
 	return nil
 }
@@ -104,6 +109,9 @@ func (w *walk) fields(v reflect.Value) *flaw {
 			continue
 		}
 		if f := w.value(v.Field(i)); f != nil {
+			if t.Field(i).Anonymous { // its fields are those of v
+				return f
+			}
 			return f.in(".%s", t.Field(i).Name)
 		}
 	}

@@ -38,7 +38,8 @@ node_pool = "default"
 #   value     = "linux"
 # }
 
-# The capacity that the plugin is asked for; mkdir ignores it.
+# The capacity that the plugin is asked for. mkdir limits it where the file system has project
+# quotas, and ignores it elsewhere.
 # capacity_min = "10GiB"
 # capacity_max = "20GiB"
 

@@ -110,7 +110,7 @@ func (s *session) csiSpecOf(src []byte, path, id string) (*api.CSIVolumeSpec, er
 	if v.ID == "" {
 		return nil, fmt.Errorf("%s: a volume of type csi needs an id, by which jobs ask for it", path)
 	}
-	if err := v.CheckModes(); err != nil {
+	if err := v.CheckForm(); err != nil {
 		return nil, fmt.Errorf("%s: %s", path, strings.Join(model.Problems(err), "; "))
 	}
 	if err := s.enterNamespace(&v.Namespace); err != nil {
