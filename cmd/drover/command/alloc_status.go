@@ -178,6 +178,7 @@ func (s *session) describeTasks(a *client.AllocDetail, uses map[string]*usage, d
 		}
 		s.describeNow(a.TasksNow[name])
 		s.describeUse(a.Allocation, name, uses[name], devices, stats)
+		s.taskVolumes(a.Allocation, name)
 		started, finished := "N/A", "N/A"
 		if t.StartedAt != nil {
 			started = when(*t.StartedAt)

@@ -48,3 +48,17 @@ func TestPreemptionsAreShown(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAllocShowsTheVolumesOfItsTasks(t *testing.T) {
+	const id = "bbbbbbbb-0000-0000-0000-000000000000"
+	r := newFake(t, map[string]string{
+		"GET /v1/allocations": `[{"ID":"` + id + `"}]`,
+		"GET /v1/allocation/" + id: `{"ID":"` + id + `","Name":"web.g[2]","TaskGroup":"g","ClientStatus":"running","TaskStates":{"t":{"State":"running"},"other":{"State":"running"}},
+		  "Job":{"TaskGroups":[{"Name":"g","Volumes":{"v":{"Type":"csi","Source":"db","PerAlloc":true},"h":{"Type":"host","Source":"certs","ReadOnly":true},"x":{"Type":"host","Source":"unused"}},
+		  "Tasks":[{"Name":"other"},{"Name":"t","VolumeMounts":[{"Volume":"v","Destination":"/data"},{"Volume":"h","Destination":"/certs"}]}]}]}}`,
+	}).at(t, nil, "alloc", "status", id)
+	const want = "Host Volumes:\nID     Read Only  Destination\ncerts  true       /certs\n\nCSI Volumes:\nID     Read Only  Destination\ndb[2]  false      /data\n"
+	if r.code != 0 || strings.Count(r.out, want) != 1 || strings.Contains(r.out, "unused") {
+		t.Errorf("exit code %d: %s\n%s", r.code, r.err, r.out)
+	}
+}
