@@ -274,6 +274,26 @@ func TestSecretsAreNotInErrors(t *testing.T) {
 			t.Errorf("said %q: %v", said, err)
 		}
 	}
+	// A driver may remember what it was told, and say it where a call has no secrets.
+	p := before(t, &answering{
+		remove: func(*csi.DeleteVolumeRequest) error { return nil },
+		get: func(*csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+			return nil, status.Error(codes.Internal, "busy with "+secret)
+		},
+		list: func(*csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+			sick := &csi.ListVolumesResponse_VolumeStatus{VolumeCondition: &csi.VolumeCondition{Abnormal: true, Message: "wrong: " + secret}}
+			return &csi.ListVolumesResponse{Entries: []*csi.ListVolumesResponse_Entry{{Volume: &csi.Volume{VolumeId: "v"}, Status: sick}}}, nil
+		},
+	})
+	if err := p.Delete(t.Context(), "v", secrets); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Get(t.Context(), "v"); err == nil || !strings.Contains(err.Error(), "busy with (secret)") {
+		t.Errorf("a call without secrets: %v", err)
+	}
+	if page, err := p.List(t.Context(), volume.PageRequest{}); err != nil || page.Volumes[0].Condition.Message != "wrong: (secret)" {
+		t.Errorf("a condition: %+v, %v", page, err)
+	}
 	if got := csiplugin.Words("a b", volume.Secrets{"k": "b"}); strings.Contains(got, "b") && !strings.Contains(got, "hidden") {
 		t.Errorf("a short secret: %q", got)
 	}

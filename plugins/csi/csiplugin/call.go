@@ -46,6 +46,7 @@ type call struct {
 // because the driver works on: the next call for the volume waits until it has ended. It
 // is repeated where the table of errors of CSI says so, as long as somebody waits.
 func (p *Plugin) do(ctx context.Context, c call) error {
+	p.sent.add(c.secrets)
 	set, conn, err := p.current()
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (p *Plugin) repeat(ctx context.Context, c call, conn *conn, set *settings) 
 	for n := 1; ; n++ {
 		err := p.once(ctx, c, conn, set)
 		if err == nil || !again(err) || !p.pause(ctx, n) {
-			return c.explain(err)
+			return p.explain(c, err)
 		}
 	}
 }
@@ -113,6 +114,7 @@ func again(err error) bool {
 
 // read makes a call that changes nothing and so needs no lane.
 func (p *Plugin) read(ctx context.Context, c call) error {
+	p.sent.add(c.secrets)
 	set, conn, err := p.current()
 	if err != nil {
 		return err
@@ -124,7 +126,7 @@ func (p *Plugin) read(ctx context.Context, c call) error {
 		err := c.try(try, conn, &set)
 		cancel()
 		if err == nil || !again(err) || status.Code(err) == codes.Aborted || !p.pause(ctx, n) {
-			return c.explain(err)
+			return p.explain(c, err)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func (p *Plugin) Get(ctx context.Context, id string) (*volume.Description, error
 		if out.ID != id {
 			return defective("it answered about another volume")
 		}
-		return addStatus(&out, resp.GetStatus().GetPublishedNodeIds(), resp.GetStatus().GetVolumeCondition())
+		return addStatus(&out, resp.GetStatus().GetPublishedNodeIds(), resp.GetStatus().GetVolumeCondition(), p.sent.with(nil))
 	}})
 	if err != nil {
 		return nil, reasoned(err, codes.NotFound, volume.ReasonNoVolume)

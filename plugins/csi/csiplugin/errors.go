@@ -34,6 +34,15 @@ var classes = map[codes.Code]errdefs.Class{
 // reasons of codes that mean the same in all calls; a call may know better.
 var reasons = map[codes.Code]string{codes.OutOfRange: volume.ReasonSize, codes.Aborted: volume.ReasonPending}
 
+// explain is explain of a call, also without the secrets of calls before it: a driver may say
+// what it was told when a volume was staged where it cannot unstage it.
+func (p *Plugin) explain(c call, err error) error {
+	if err != nil {
+		c.secrets = p.sent.with(c.secrets)
+	}
+	return c.explain(err)
+}
+
 // explain turns the outcome of a call into an error of the contract, without secrets.
 func (c *call) explain(err error) error {
 	if err == nil {

@@ -94,12 +94,13 @@ func (p *Plugin) List(ctx context.Context, r volume.PageRequest) (*volume.Volume
 			return err
 		}
 		out.Volumes, out.Next = nil, next.String()
+		told := p.sent.with(nil)
 		for _, e := range entries {
 			d, err := describe(e.GetVolume())
 			if err != nil {
 				return err
 			}
-			if err := addStatus(&d, e.GetStatus().GetPublishedNodeIds(), e.GetStatus().GetVolumeCondition()); err != nil {
+			if err := addStatus(&d, e.GetStatus().GetPublishedNodeIds(), e.GetStatus().GetVolumeCondition(), told); err != nil {
 				return err
 			}
 			out.Volumes = append(out.Volumes, d)

@@ -270,7 +270,7 @@ func (p *Plugin) Stats(ctx context.Context, r volume.StatsRequest) (*volume.Stat
 		if err != nil {
 			return err
 		}
-		*out = volume.Stats{Condition: conditionOf(resp.GetVolumeCondition())}
+		*out = volume.Stats{Condition: conditionOf(resp.GetVolumeCondition(), p.sent.with(nil))}
 		for _, u := range resp.GetUsage() {
 			if u.GetTotal() < 0 || u.GetUsed() < 0 {
 				return defective("it measured less than nothing")

@@ -58,6 +58,7 @@ type Plugin struct {
 	records records
 	lanes   *lanes
 	pace    pace
+	sent    sent // to the driver
 
 	mu      sync.Mutex
 	set     settings

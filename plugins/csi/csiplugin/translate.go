@@ -178,8 +178,8 @@ func describe(v *csi.Volume) (volume.Description, error) {
 	return out, nil
 }
 
-// addStatus adds the nodes and the condition of a volume.
-func addStatus(d *volume.Description, nodes []string, c *csi.VolumeCondition) error {
+// addStatus adds the nodes and the condition of a volume, without secrets.
+func addStatus(d *volume.Description, nodes []string, c *csi.VolumeCondition, secrets volume.Secrets) error {
 	if len(nodes) > maxNodes {
 		return defective("it answered with a volume at %d nodes; at most %d are taken", len(nodes), maxNodes)
 	}
@@ -191,15 +191,15 @@ func addStatus(d *volume.Description, nodes []string, c *csi.VolumeCondition) er
 			return err
 		}
 	}
-	d.PublishedNodes, d.Condition = nodes, conditionOf(c)
+	d.PublishedNodes, d.Condition = nodes, conditionOf(c, secrets)
 	return nil
 }
 
-func conditionOf(c *csi.VolumeCondition) *volume.Condition {
+func conditionOf(c *csi.VolumeCondition, secrets volume.Secrets) *volume.Condition {
 	if c == nil {
 		return nil
 	}
-	return &volume.Condition{Abnormal: c.GetAbnormal(), Message: words(c.GetMessage(), nil)}
+	return &volume.Condition{Abnormal: c.GetAbnormal(), Message: words(c.GetMessage(), secrets)}
 }
 
 // line returns a text without control characters, cut at a limit.
