@@ -22,6 +22,7 @@ func TestDriversThatAreWrongCostNobodyHisVolumes(t *testing.T) {
 		"a driver tells the secrets of its calls":        (*disks).tell,
 		"a volume in use is neither deleted nor another": (*disks).claimed,
 		"the node of a writer is drained":                (*disks).drainNode,
+		"the parts of a driver are services and move":    (*disks).moveParts,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.of(t)
@@ -213,5 +214,80 @@ func (c *disks) drainNode() {
 	c.server().Must("node", "eligibility", "-enable", first.NodeID)
 	c.server().Must("job", "stop", "-purge", "-detach", "mover")
 	c.free()
+	c.healthy(2)
+}
+
+// partOf is a service that is a part of the driver with the id "parts".
+func (c *disks) partOf(kind string, count int) string {
+	return fmt.Sprintf(`
+job "parts-%[1]s" {
+  group "g" {
+    count = %[2]d
+    constraint {
+      distinct_hosts = true
+    }
+    task "t" {
+      driver = "raw_exec"
+      config {
+        command = %[3]q
+        args    = ["-shared", %[4]q, "-node-id", "${node.unique.name}", "-part", %[1]q]
+      }
+      csi_plugin {
+        id   = "parts"
+        type = %[1]q
+      }
+      resources {
+        cpu    = 50
+        memory = 64
+      }
+    }
+  }
+}`, kind, count, filepath.Join(c.shared, "netdisk"), c.shared)
+}
+
+// moveParts drains the node of a writer that has the only controller of its driver, too, whose
+// parts are jobs of type service. The writer starts on the other node once, after the new
+// controller has taken the volume from the first and given it to the second.
+func (c *disks) moveParts() {
+	c.t.Helper()
+	c.server().Run(c.partOf("node", 2))
+	c.server().Run(c.partOf("controller", 1))
+	c.server().Eventually(2*harness.Patience, "the parts are healthy", func() bool {
+		p, err := c.server().CSIPlugin(short(c.t), "parts")
+		return err == nil && p.NodesHealthy == 2 && p.ControllersHealthy == 1
+	})
+	controller := c.server().Await("parts-controller", model.AllocClientStatusRunning, 1)[0]
+	c.server().Must("volume", "create", c.server().Write("parts.hcl", 0o600, strings.NewReplacer(`"database"`, `"parts"`, `"netdisk"`, `"parts"`).Replace(netdiskVolume)))
+	near := fmt.Sprintf("group \"g\" {\n affinity {\n attribute = \"${node.unique.name}\"\n value = %q\n weight = 100\n }", controller.NodeName)
+	c.server().Run(strings.NewReplacer(`group "g" {`, near, `"database"`, `"parts"`).Replace(netdiskWriter("along")))
+	first := c.runs("along", "line of along on "+controller.NodeName)
+	seen := len(c.calls(0))
+	c.server().Must("node", "drain", "-enable", "-yes", "-detach", "-deadline", "5m", first.NodeID)
+	c.server().Eventually(2*harness.Patience, "the drain is complete", func() bool {
+		n, _, err := c.server().Node(short(c.t), first.NodeID, nil)
+		return err == nil && n.DrainStrategy == nil
+	})
+	var second *model.AllocListStub
+	c.server().Eventually(2*harness.Patience, "the writer runs on the other node", func() bool {
+		for _, x := range c.server().Allocs("along", model.AllocClientStatusRunning) {
+			second = x
+		}
+		return second != nil && second.NodeID != first.NodeID
+	})
+	c.runs("along", "line of along on "+first.NodeName, "line of along on "+second.NodeName)
+	if failed := c.server().Allocs("along", model.AllocClientStatusFailed); len(failed) > 0 {
+		c.t.Errorf("the writer was started without its volume: %+v", failed[0])
+	}
+	if calls := strings.Join(c.calls(seen), "\n"); strings.Contains(calls, "NodeStageVolume parts fails") || strings.Contains(calls, "WRONG") {
+		c.t.Errorf("the driver was called\n%s", calls)
+	}
+	c.server().Must("node", "eligibility", "-enable", first.NodeID)
+	c.server().Must("job", "stop", "-purge", "-detach", "along")
+	c.server().Eventually(2*harness.Patience, "the volume is deleted", func() bool {
+		_, code := c.server().CLI("volume", "delete", "parts")
+		return code == 0
+	})
+	c.server().Must("job", "stop", "-purge", "-detach", "parts-node")
+	c.server().Must("job", "stop", "-purge", "-detach", "parts-controller")
 	c.healthy(2)
 }

@@ -41,7 +41,7 @@ type driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
 	csi.UnimplementedNodeServer
-	shared, node string
+	shared, node, part string
 
 	mu   sync.Mutex
 	busy map[string]bool
@@ -50,9 +50,10 @@ type driver struct {
 func main() {
 	shared := flag.String("shared", "", "the `directory` of all nodes")
 	node := flag.String("node-id", "", "the id of this node")
+	part := flag.String("part", "", "controller or node: serve that part only, as a driver whose parts are programs of their own")
 	endpoint := flag.String("endpoint", os.Getenv("CSI_ENDPOINT"), "the socket")
 	flag.Parse()
-	d := &driver{shared: *shared, node: *node, busy: map[string]bool{}}
+	d := &driver{shared: *shared, node: *node, part: *part, busy: map[string]bool{}}
 	path := strings.TrimPrefix(*endpoint, "unix://")
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		fail(err)
@@ -63,8 +64,12 @@ func main() {
 	}
 	s := grpc.NewServer()
 	csi.RegisterIdentityServer(s, d)
-	csi.RegisterControllerServer(s, d)
-	csi.RegisterNodeServer(s, d)
+	if d.part != "node" {
+		csi.RegisterControllerServer(s, d)
+	}
+	if d.part != "controller" {
+		csi.RegisterNodeServer(s, d)
+	}
 	fail(s.Serve(l))
 }
 
@@ -157,6 +162,9 @@ func (d *driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi
 
 // GetPluginCapabilities implements csi.IdentityServer.
 func (d *driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	if d.part == "node" {
+		return &csi.GetPluginCapabilitiesResponse{}, nil
+	}
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{{Type: &csi.PluginCapability_Service_{
 		Service: &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE},
 	}}}}, nil
