@@ -147,24 +147,34 @@ func (s shape) edits(src []byte, filename string) (out []edit) {
 			if before := kind(i - 1); !inBlock() || !endsLine(before) && before != hclsyntax.TokenOBrace && ended != i-1 {
 				continue // it does not begin an item
 			}
-			last := i // the last token of its name
-			if t.Type == hclsyntax.TokenOQuote {
-				last += 2
-			}
-			if next := kind(last + 1); next != hclsyntax.TokenEqual && next != hclsyntax.TokenColon {
-				continue
-			}
-			if last > i {
-				if kind(i+1) != hclsyntax.TokenQuotedLit || kind(last) != hclsyntax.TokenCQuote {
-					continue
-				}
-				out = append(out, edit{at.Start.Byte, tokens[last].Range.End.Byte, identifier(string(tokens[i+1].Bytes))})
-			}
-			if kind(last+1) == hclsyntax.TokenColon {
-				colon := tokens[last+1].Range
-				out = append(out, edit{colon.Start.Byte, colon.End.Byte, "="})
-			}
+			out = append(out, keyEdits(tokens[i:])...)
 		}
+	}
+	return out
+}
+
+// keyEdits returns what makes an item of HCL 2 of one that begins with a key, if it does: a name
+// without quotes and "=".
+func keyEdits(item hclsyntax.Tokens) (out []edit) {
+	last := 0 // the last token of the name
+	if item[0].Type == hclsyntax.TokenOQuote {
+		last = 2
+	}
+	if len(item) < last+2 {
+		return nil
+	}
+	after := item[last+1]
+	if after.Type != hclsyntax.TokenEqual && after.Type != hclsyntax.TokenColon {
+		return nil
+	}
+	if last > 0 {
+		if item[1].Type != hclsyntax.TokenQuotedLit || item[last].Type != hclsyntax.TokenCQuote {
+			return nil
+		}
+		out = append(out, edit{item[0].Range.Start.Byte, item[last].Range.End.Byte, identifier(string(item[1].Bytes))})
+	}
+	if after.Type == hclsyntax.TokenColon {
+		out = append(out, edit{after.Range.Start.Byte, after.Range.End.Byte, "="})
 	}
 	return out
 }
