@@ -199,7 +199,9 @@ func (e *Endpoint) CreateCSISnapshot(ctx context.Context, namespace string, s *a
 	if err := s.Secrets.Validate(); err != nil {
 		return nil, errdefs.InvalidArgumentf("%w", err)
 	}
-	call := rpc.StorageCall{Plugin: v.PluginID, Name: s.Name, SourceVolume: v.ExternalID, Parameters: s.Parameters, Secrets: s.Secrets}
+	// A driver needs a name, and one snapshot has it.
+	name := cmp.Or(s.Name, v.ID+"-"+e.Now().UTC().Format("20060102-150405.000"))
+	call := rpc.StorageCall{Plugin: v.PluginID, Name: name, SourceVolume: v.ExternalID, Parameters: s.Parameters, Secrets: s.Secrets}
 	made, err := askController[rpc.StorageSnapshot](ctx, e, v, snapshots, rpc.MethodCSISnapshot, call)
 	if err != nil {
 		return nil, err

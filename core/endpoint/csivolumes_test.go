@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
@@ -23,6 +24,7 @@ type array struct {
 	id    string // of the volume
 	fails error
 	calls []string
+	body  []byte // of the last call
 }
 
 type arrayNode struct {
@@ -33,7 +35,7 @@ type arrayNode struct {
 func (n arrayNode) Call(_ context.Context, call rpc.Call, _ <-chan []byte, send func([]byte) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.calls = append(n.calls, n.id+" "+call.Method)
+	n.calls, n.body = append(n.calls, n.id+" "+call.Method), call.Body
 	if n.fails != nil {
 		return n.fails
 	}
@@ -60,7 +62,7 @@ func newArray(t *testing.T, s *server, drivers map[string]string) *array {
 func (s *server) runsDriver(t *testing.T, node, driver string) {
 	t.Helper()
 	info := func() map[string]*model.CSIInfo {
-		return map[string]*model.CSIInfo{"p": {PluginID: "p", Provider: driver, Healthy: true, RequiresControllerPlugin: true, ControllerInfo: &model.CSIControllerInfo{SupportsCreateDelete: true}, NodeInfo: &model.CSINodeInfo{ID: node}}}
+		return map[string]*model.CSIInfo{"p": {PluginID: "p", Provider: driver, Healthy: true, RequiresControllerPlugin: true, ControllerInfo: &model.CSIControllerInfo{SupportsCreateDelete: true, SupportsCreateDeleteSnapshot: true}, NodeInfo: &model.CSINodeInfo{ID: node}}}
 	}
 	if _, _, err := s.Raft.Propose(s.ctx, encode(t, &fsm.RegisterNode{Node: &model.Node{ID: node, Status: model.NodeStatusReady, CSIControllerPlugins: info(), CSINodePlugins: info()}})); err != nil {
 		t.Fatal(err)
@@ -250,5 +252,18 @@ func TestAVolumeThatIsCreatedAgainChangesOnlyWhatCanChange(t *testing.T) {
 	v.RequestedCapabilities[0].AccessMode = "multi-node-multi-writer"
 	if _, _, err := s.CreateCSIVolume(s.ctx, v, nil); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "alloc a1 (j.g[0]) uses db with access mode single-node-writer") {
 		t.Errorf("the mode of an alloc that runs is taken away: %v", err)
+	}
+}
+
+func TestASnapshotHasAName(t *testing.T) {
+	s := newServer(t)
+	a := newArray(t, s, map[string]string{"n1": "org.a"})
+	if _, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("db"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{"mine": `"Name":"mine"`, "": `"Name":"db-` + s.Now().UTC().Format("2006")} {
+		if _, err := s.CreateCSISnapshot(s.ctx, "default", &api.CSISnapshot{SourceVolumeID: "db", Name: given}); err != nil || !strings.Contains(string(a.body), want) {
+			t.Errorf("%q: %v, the driver was asked with %s", given, err, a.body)
+		}
 	}
 }

@@ -366,6 +366,7 @@ func (s *session) snapshotRows(list []*api.CSISnapshot) {
 func volumeSnapshotCreate() spec {
 	return spec{
 		usage: "volume snapshot create [options] <volume id> [<snapshot_name>]", synopsis: "Has a driver make a snapshot of a volume of type csi", min: 1, max: 2, takes: "volumes", output: true,
+		help: "A driver makes one snapshot of a name, also if it is asked again. Without a name, the snapshot\ngets that of its volume and the time.",
 		setup: func(fs *flag.FlagSet) run {
 			parameters := keyValues{}
 			fs.Var(parameters, "parameter", "KEY=VALUE of a parameter for the driver. May be given several times.")
