@@ -15,10 +15,12 @@ import (
 )
 
 // maxRuns bounds how often one explanation runs the scheduler, and maxWork through how many
-// nodes and allocs the runs go together.
+// nodes and allocs the runs go together. Every group goes through the nodes, and costs as much
+// as groupWork nodes besides.
 const (
-	maxRuns = 150
-	maxWork = 2_000_000
+	maxRuns   = 150
+	maxWork   = 2_000_000
+	groupWork = 50
 )
 
 // maxAlternatives is how many nodes, datacenters or pools are tried one by one.
@@ -158,13 +160,50 @@ func (r *remedy) resources(g *model.GroupExplanation) {
 			}
 		})
 	}
-	if percent, left := r.smallest(99, cut); percent > 0 {
-		var words []string
-		for _, a := range amounts {
-			words = append(words, fmt.Sprintf("%s: %d instead of %d", a.what, to(a, percent), a.has))
-		}
-		r.note(left, "%s", strings.Join(words, ", and "))
+	percent, left := r.smallest(99, cut)
+	if percent == 0 {
+		return
 	}
+	values := make([]int, len(amounts))
+	for i, a := range amounts {
+		values[i] = to(a, percent)
+	}
+	var words []string
+	for i, a := range r.relaxed(amounts, values, left) {
+		if a != amounts[i].has {
+			words = append(words, fmt.Sprintf("%s: %d instead of %d", amounts[i].what, a, amounts[i].has))
+		}
+	}
+	r.note(left, "%s", strings.Join(words, ", and "))
+}
+
+// relaxed takes back what is not needed of cuts that only help together: one amount after the other becomes as
+// large as it may be while not more than left allocs are missing.
+func (r *remedy) relaxed(amounts []amount, values []int, left int) []int {
+	for i, a := range amounts {
+		with := func(value int) int {
+			return r.left(func(_ *model.Job, tg *model.TaskGroup) {
+				for k, a := range amounts {
+					a.set(tg, values[k])
+				}
+				a.set(tg, value)
+			})
+		}
+		if with(a.has) <= left {
+			values[i] = a.has
+			continue
+		}
+		largest := values[i]
+		sort.Search(a.has-values[i]-1, func(k int) bool {
+			helps := with(a.has-1-k) <= left
+			if helps {
+				largest = max(largest, a.has-1-k)
+			}
+			return helps
+		})
+		values[i] = largest
+	}
+	return values
 }
 
 // smallest returns the smallest cut that helps as much as the largest, and what is left then;

@@ -135,7 +135,7 @@ func parseNode(id string, args map[string]string) *model.Node {
 		NodeResources: &model.NodeResources{
 			Cpu:          model.NodeCpuResources{CpuShares: int64(num(args["cpu"], 4000)), TotalCpuCores: 4, ReservableCpuCores: []uint16{0, 1, 2, 3}},
 			Memory:       model.NodeMemoryResources{MemoryMB: int64(num(args["mem"], 8192))},
-			Disk:         model.NodeDiskResources{DiskMB: 100000},
+			Disk:         model.NodeDiskResources{DiskMB: int64(num(args["disk"], 100000))},
 			NodeNetworks: []*model.NodeNetworkResource{{Mode: "host", Addresses: []model.NodeNetworkAddress{{Alias: "default", Address: "10.0.0.1"}}}},
 		},
 	}

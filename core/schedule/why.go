@@ -52,7 +52,7 @@ type explainer struct {
 	now  time.Time
 	ids  IDSource
 	runs int
-	work int // nodes and allocs that the runs have gone through
+	work int // nodes, once for each group, and allocs that the runs have gone through
 }
 
 // enough reports whether the runs have used up what one explanation may cost.
@@ -64,7 +64,7 @@ func (x *explainer) process(job *model.Job, nodes map[string]*model.Node) *proce
 	eval := model.NewEvaluation("", model.EvalTriggerJobRegister, job, x.now)
 	p := newProcess(&Altered{View: x.view, Job: job, Nodes: nodes}, eval, x.now, x.ids)
 	p.run()
-	x.work += len(p.cluster.nodes) + len(p.plan.Place) + len(p.plan.Change)
+	x.work += len(job.TaskGroups)*(len(p.cluster.nodes)+groupWork) + len(p.plan.Place) + len(p.plan.Change)
 	for _, queued := range p.out.QueuedAllocations {
 		x.work += queued
 	}

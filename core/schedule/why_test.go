@@ -138,6 +138,15 @@ func TestWhatWouldHelpIsTheSmallestChangeThatTheSchedulerAccepts(t *testing.T) {
 			node n1 mem=500 cpu=500
 			job web count=1 mem=1000 cpu=1000
 			run web`, `cpu of task "t": 500 instead of 1000, and memory of task "t": 500 instead of 1000 (0)`},
+		"cpu and memory together, each by no more than it has to": {`
+			node n1 mem=500 cpu=903
+			job web count=1 mem=1000 cpu=1000
+			run web`, `cpu of task "t": 903 instead of 1000, and memory of task "t": 500 instead of 1000 (0)`},
+		"cpu and memory together, while another node lacks disk": {`
+			node n1 mem=500 cpu=903
+			node n2 mem=10 cpu=10 disk=1
+			job web count=1 mem=1000 cpu=1000
+			run web`, `cpu of task "t": 903 instead of 1000, and memory of task "t": 500 instead of 1000 (0)`},
 		"a constraint": {`
 			node n1 meta.rack=r1
 			job web count=1 constraint=${meta.rack},=,r2
@@ -198,6 +207,25 @@ func TestAnExplanationOfAHugeJobIsBounded(t *testing.T) {
 		if g.Missing != c.count || v.runs < c.least || v.runs > c.most {
 			t.Errorf("%d allocs: missing %d, %d runs", c.count, g.Missing, v.runs)
 		}
+	}
+}
+
+func TestAnExplanationOfManyGroupsIsBounded(t *testing.T) {
+	s := &script{v: newMemView(), now: time.Unix(1_700_000_000, 0).UTC()}
+	for _, line := range []string{"node n1 mem=1000", "job web count=1 mem=5000"} {
+		if err := s.line(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := s.v.JobByID("default", "web").Copy()
+	for i := range 1999 {
+		tg := job.TaskGroups[0].Copy()
+		tg.Name = fmt.Sprintf("g%d", i)
+		job.TaskGroups = append(job.TaskGroups, tg)
+	}
+	v := &counting{memView: s.v}
+	if g := schedule.Explain(v, job, s.now, &s.ids); len(g) != 50 || v.runs > 25 {
+		t.Errorf("%d groups are explained with %d runs of the scheduler, each of which goes through 2,000 groups", len(g), v.runs)
 	}
 }
 
