@@ -65,6 +65,15 @@ func TestRequestsThatCannotWorkAreRefusedWithTheirCause(t *testing.T) {
 		"a count outside its scaling": {func(j *model.Job) {
 			j.TaskGroups[0].Scaling = &model.ScalingPolicy{Min: 2, Max: 3}
 		}, "must not be less than minimum count"},
+		"a scaling to fewer than none": {func(j *model.Job) {
+			j.TaskGroups[0].Scaling = &model.ScalingPolicy{Min: -1, Max: 3}
+		}, "minimum count must not be negative, and is -1"},
+		"a scaling of a task to less than nothing": {func(j *model.Job) {
+			j.TaskGroups[0].Tasks[0].ScalingPolicies = []*model.ScalingPolicy{{Type: "vertical_cpu", Min: -1, Max: 3}}
+		}, "minimum count must not be negative, and is -1"},
+		"a scaling of a task whose bounds are the wrong way round": {func(j *model.Job) {
+			j.TaskGroups[0].Tasks[0].ScalingPolicies = []*model.ScalingPolicy{{Type: "vertical_cpu", Min: 500, Max: 300}}
+		}, "maximum count must not be less than minimum count"},
 		"two scalings of one resource": {func(j *model.Job) {
 			j.TaskGroups[0].Tasks[0].ScalingPolicies = []*model.ScalingPolicy{{Type: "vertical_cpu"}, {Type: "vertical_mem"}, {Type: "vertical_cpu"}}
 		}, `2 scaling policies of type "vertical_cpu"`},

@@ -375,9 +375,7 @@ func (tg *TaskGroup) validateScaling(p *ValidationError) {
 		return
 	}
 	var part ValidationError
-	if s.Max < s.Min {
-		part.addf("Scaling policy invalid: maximum count must not be less than minimum count")
-	}
+	s.validateBounds(&part)
 	if int64(tg.Count) < s.Min {
 		part.addf("Scaling policy invalid: task group count must not be less than minimum count in scaling policy")
 	}
@@ -385,6 +383,16 @@ func (tg *TaskGroup) validateScaling(p *ValidationError) {
 		part.addf("Scaling policy invalid: task group count must not be greater than maximum count in scaling policy")
 	}
 	p.under("Task group scaling policy validation failed", part)
+}
+
+// validateBounds checks what is said of policies of groups and of tasks alike.
+func (s *ScalingPolicy) validateBounds(p *ValidationError) {
+	if s.Min < 0 {
+		p.addf("Scaling policy invalid: minimum count must not be negative, and is %d", s.Min)
+	}
+	if s.Max < s.Min {
+		p.addf("Scaling policy invalid: maximum count must not be less than minimum count")
+	}
 }
 
 func (tg *TaskGroup) validateTasks(p *ValidationError, j *Job) {

@@ -53,13 +53,14 @@ func (t *Task) validate(j *Job, tg *TaskGroup) ValidationError {
 	return p
 }
 
-// validateScaling checks that an autoscaler finds one policy for each thing that it scales.
+// validateScaling checks that an autoscaler finds one policy for each thing that it scales, with bounds that it can keep.
 func (t *Task) validateScaling(p *ValidationError) {
 	count := map[string]int{}
 	for _, s := range t.ScalingPolicies {
 		if count[s.Type]++; count[s.Type] == 2 {
 			p.addf("task has 2 scaling policies of type %q; write one", s.Type)
 		}
+		s.validateBounds(p)
 	}
 }
 
