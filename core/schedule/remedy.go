@@ -122,10 +122,21 @@ func (r *remedy) amounts(lacking map[string]bool) (out []amount) {
 	if lacking["memory"] {
 		task("memory", model.MinMemoryMB, func(r *model.Resources) *int { return &r.MemoryMB })
 	}
-	if d := r.tg.EphemeralDisk; lacking["disk"] && d != nil && d.SizeMB > 1 {
-		out = append(out, amount{"size of ephemeral_disk", d.SizeMB, 1, func(tg *model.TaskGroup, to int) { tg.EphemeralDisk.SizeMB = to }})
+	if d, least := r.tg.EphemeralDisk, leastDisk(r.tg); lacking["disk"] && d != nil && d.SizeMB > least {
+		out = append(out, amount{"size of ephemeral_disk", d.SizeMB, least, func(tg *model.TaskGroup, to int) { tg.EphemeralDisk.SizeMB = to }})
 	}
 	return out
+}
+
+// leastDisk is the smallest disk with which the group is a valid one: it must hold the logs of each task.
+func leastDisk(tg *model.TaskGroup) int {
+	least := 1
+	for _, t := range tg.Tasks {
+		if l := t.LogConfig; l != nil && !l.Disabled {
+			least = max(least, l.MaxFiles*l.MaxFileSizeMB)
+		}
+	}
+	return least
 }
 
 // resources looks for the smallest cut of one amount, or of all together if none alone
@@ -235,7 +246,7 @@ func (r *remedy) constraints() {
 				list := of(j, tg)
 				*list = slices.Delete(slices.Clone(*list), i, i+1)
 			})
-			r.note(left, "without the constraint %s of %s", c, whose)
+			r.note(left, "without the constraint %s of %s", strings.TrimSpace(c.String()), whose)
 		}
 	}
 	try("the job", r.job.Constraints, func(j *model.Job, _ *model.TaskGroup) *[]*model.Constraint { return &j.Constraints })
@@ -274,6 +285,9 @@ func first(set map[string]bool) []string {
 // count tries the count that fits.
 func (r *remedy) count() {
 	fits := r.tg.Count - r.missing
+	if s := r.tg.Scaling; s != nil && int64(fits) < s.Min {
+		return // such a job is refused
+	}
 	if fits <= 0 || r.job.Type == model.JobTypeSystem || r.job.Type == model.JobTypeSysBatch {
 		return
 	}

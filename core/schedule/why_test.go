@@ -161,6 +161,10 @@ func TestWhatWouldHelpIsTheSmallestChangeThatTheSchedulerAccepts(t *testing.T) {
 			node n1 mem=1000
 			job web count=3 mem=1000 constraint=,distinct_hosts
 			run web`, `count: 1 instead of 3 (0)`},
+		"a constraint without an attribute": {`
+			node n1
+			job web count=2 constraint=,distinct_hosts,true
+			run web`, `without the constraint distinct_hosts true of the group (0); count: 1 instead of 2 (0)`},
 		"nothing": {`
 			node n1 nodriver
 			job web count=1
@@ -206,6 +210,31 @@ func TestAnExplanationOfAHugeJobIsBounded(t *testing.T) {
 		g := schedule.Explain(v, s.v.JobByID("default", "web"), s.now, &s.ids)[0]
 		if g.Missing != c.count || v.runs < c.least || v.runs > c.most {
 			t.Errorf("%d allocs: missing %d, %d runs", c.count, g.Missing, v.runs)
+		}
+	}
+}
+
+func TestWhatWouldHelpIsAJobThatIsAccepted(t *testing.T) {
+	s := &script{v: newMemView(), now: time.Unix(1_700_000_000, 0).UTC()}
+	for _, line := range []string{"node n1 disk=250", "job web count=3"} {
+		if err := s.line(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		logs, least int
+		want        string
+	}{
+		{50, 1, `size of ephemeral_disk: 83 instead of 100 (0); count: 2 instead of 3 (0)`},
+		{90, 1, `count: 2 instead of 3 (0)`}, // a disk must hold the logs of a task
+		{90, 3, ``},                          // and the count is that of the scaling policy at least
+	} {
+		job := s.v.JobByID("default", "web").Copy()
+		job.TaskGroups[0].EphemeralDisk.SizeMB = 100
+		job.TaskGroups[0].Tasks[0].LogConfig = &model.LogConfig{MaxFiles: c.logs / 10, MaxFileSizeMB: 10}
+		job.TaskGroups[0].Scaling = &model.ScalingPolicy{Min: int64(c.least), Max: 5}
+		if got := changes(schedule.Explain(s.v, job, s.now, &s.ids)[0]); got != c.want {
+			t.Errorf("logs of %d MB, at least %d allocs:\n%s\nnot\n%s", c.logs, c.least, got, c.want)
 		}
 	}
 }
