@@ -61,12 +61,13 @@ type Blocked struct {
 	limits  limitHeap                        // of those that depend on jobs
 	any     uint64                           // index of the last UnblockAll
 	stale   []*model.Evaluation
+	ripe    chan struct{} // has a value when stale has grown
 }
 
 // NewBlocked returns an empty Blocked. It calls enqueue, a Broker's Enqueue, with
 // evaluations that may now succeed.
 func NewBlocked(enqueue func(...*model.Evaluation)) *Blocked {
-	b := &Blocked{enqueue: enqueue}
+	b := &Blocked{enqueue: enqueue, ripe: make(chan struct{}, 1)}
 	b.reset()
 	return b
 }
@@ -105,10 +106,10 @@ func (b *Blocked) block(e *model.Evaluation, need Need) bool {
 	key := model.JobKey{Namespace: e.Namespace, ID: e.JobID}
 	if old := b.evals[b.byJob[key]]; old != nil && old.ID != e.ID {
 		if old.CreateIndex > e.CreateIndex && e.CreateIndex != 0 {
-			b.stale = append(b.stale, e)
+			b.supersede(e)
 			return false
 		}
-		b.stale = append(b.stale, old)
+		b.supersede(old)
 		b.remove(old)
 	}
 	if old := b.evals[e.ID]; old != nil {
@@ -121,6 +122,14 @@ func (b *Blocked) block(e *model.Evaluation, need Need) bool {
 	b.evals[e.ID], b.needs[e.ID], b.byJob[key] = e, need, e.ID
 	b.await(e.ID, need)
 	return false
+}
+
+func (b *Blocked) supersede(e *model.Evaluation) {
+	b.stale = append(b.stale, e)
+	select {
+	case b.ripe <- struct{}{}:
+	default:
+	}
 }
 
 func (b *Blocked) remove(e *model.Evaluation) {
@@ -208,7 +217,7 @@ func (b *Blocked) Untrack(namespace, jobID string, index uint64) string {
 	defer b.mu.Unlock()
 	key := model.JobKey{Namespace: namespace, ID: jobID}
 	if e := b.evals[b.byJob[key]]; e != nil && e.SnapshotIndex < index {
-		b.stale = append(b.stale, e)
+		b.supersede(e)
 		b.remove(e)
 		return e.ID
 	}
@@ -253,6 +262,9 @@ func (b *Blocked) take(which func(*model.Evaluation) bool) []*model.Evaluation {
 	})
 	return out
 }
+
+// Superseded has a value when there are superseded evaluations that Cancelled has not returned yet.
+func (b *Blocked) Superseded() <-chan struct{} { return b.ripe }
 
 // Cancelled returns and clears the list of superseded evaluations, which the caller
 // must mark as canceled.

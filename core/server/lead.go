@@ -45,7 +45,7 @@ func (s *Server) lead(ctx context.Context) {
 	feeder := &worker.Feeder{Store: s.store, Broker: s.broker, Blocked: s.blocked, Logger: logger.Named("feeder")}
 	for _, part := range []func(context.Context){
 		raiser.Run, s.sharer().Run, s.broker.Run, feeder.Run, s.applier.Run, s.dispatch.Lead, s.pilot.Run,
-		s.control, s.schedule, s.worker().RunFailed, s.renewer().Run, s.claims.Run, s.firstKey, s.keepBackups,
+		s.control, s.schedule, s.worker().RunFailed, s.worker().RunSuperseded, s.renewer().Run, s.claims.Run, s.firstKey, s.keepBackups,
 	} {
 		term.Go(func() { part(ctx) })
 	}

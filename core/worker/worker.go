@@ -103,8 +103,19 @@ func (w *Worker) Run(ctx, taking context.Context) {
 			defer func() { <-slots }()
 			w.release(ctx, eval, token, w.survive(eval, func() error { return w.finish(ctx, out) }))
 		})
-		if p := panics.Catch(func() { w.cancelSuperseded(ctx) }); p != nil {
-			w.Logger.Error("superseded evaluations could not be marked canceled; this is a defect of drover", p.Fields()...)
+		w.cancelSuperseded(ctx)
+	}
+}
+
+// RunSuperseded marks blocked evaluations canceled once newer ones replace them, until ctx ends: in a quiet
+// cluster no worker comes by for long. One runs per server.
+func (w *Worker) RunSuperseded(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.Blocked.Superseded():
+			w.cancelSuperseded(ctx)
 		}
 	}
 }
@@ -310,6 +321,9 @@ func (w *Worker) fail(ctx context.Context, eval *model.Evaluation) error {
 
 // cancelSuperseded marks the evaluations canceled that newer ones replace.
 func (w *Worker) cancelSuperseded(ctx context.Context) {
+	defer panics.Handle(func(p *panics.Panic) {
+		w.Logger.Error("superseded evaluations could not be marked canceled; this is a defect of drover", p.Fields()...)
+	})
 	stale := append(w.Broker.Cancelled(), w.Blocked.Cancelled()...)
 	var cancelled []*model.Evaluation
 	for _, e := range stale {

@@ -74,6 +74,7 @@ func newLeader(t *testing.T, workers int) *leader {
 	wg.Go(func() { l.applier.Run(ctx) })
 	wg.Go(func() { l.broker.Run(ctx) })
 	wg.Go(func() { feeder.Run(ctx) })
+	wg.Go(func() { l.worker(nil).RunSuperseded(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	l.work(workers, l.applier)
 	return l
@@ -175,6 +176,33 @@ func TestWhatFindsNoRoomWaitsAndIsPlacedWhenRoomComes(t *testing.T) {
 	l.node("n2", 200)
 	l.eventually("the third alloc and the end of the blocked evaluation", func(v *state.View) bool {
 		return len(v.AllocsByJob("default", "j")) == 3 && v.EvalByID(blocked).Status == "complete"
+	})
+}
+
+func TestABlockedEvaluationIsCanceledAsSoonAsANewerOneOfItsJobReplacesIt(t *testing.T) {
+	l := newLeader(t, 1)
+	l.node("n1", 200)
+	l.register("j", 3)
+	blocked := func(v *state.View) (n int) {
+		for _, e := range v.EvalsByJob("default", "j") {
+			if e.ShouldBlock() {
+				n++
+			}
+		}
+		return n
+	}
+	l.eventually("a blocked evaluation", func(v *state.View) bool { return blocked(v) == 1 })
+	again := model.NewEvaluation(l.ids.NewID(), model.EvalTriggerJobRegister, l.store.View().JobByID("default", "j"), time.Now())
+	l.propose(&fsm.UpsertEvals{Evals: []*model.Evaluation{again}})
+	// Nothing else happens in this cluster.
+	l.eventually("one blocked evaluation, and a canceled one", func(v *state.View) bool {
+		canceled := 0
+		for _, e := range v.EvalsByJob("default", "j") {
+			if e.Status == model.EvalStatusCancelled && e.StatusDescription == worker.DescSuperseded {
+				canceled++
+			}
+		}
+		return v.EvalByID(again.ID).TerminalStatus() && blocked(v) == 1 && canceled == 1
 	})
 }
 
