@@ -50,6 +50,9 @@ func (o Of) Job(job *model.Job) *model.Explanation {
 	}
 	if d := o.View.LatestDeployment(job.Namespace, job.ID); d != nil && d.JobVersion == job.Version && d.JobCreateIndex == job.CreateIndex && d.Status != model.DeploymentStatusSuccessful {
 		out.Says = append(out.Says, fmt.Sprintf("Deployment %s of version %d is %s.", short(d.ID), d.JobVersion, d.Status))
+		if absent := func(g *model.GroupExplanation) bool { return g.Absent > 0 }; d.Status == model.DeploymentStatusFailed && slices.ContainsFunc(out.Groups, absent) {
+			out.Says = append(out.Says, "A version whose deployment has failed gets no more allocations: register a changed job, or go back with drover job revert.")
+		}
 		out.Says = append(out.Says, deploy.Standing(o.View, d, o.Now)...)
 	}
 	return out
@@ -60,6 +63,12 @@ func Summaries(groups []*model.GroupExplanation) (out []string) {
 	for _, g := range groups {
 		if g.Missing == 0 && g.Held > 0 {
 			out = append(out, fmt.Sprintf("Group %q: %d allocations wait for dependencies; %d of %d nodes could take one more.", g.Group, g.Held, g.Open, g.Nodes))
+			continue
+		}
+		if g.Absent > 0 {
+			out = append(out, fmt.Sprintf("Group %q: %d allocations are lacking that nothing places as things are; %d of %d nodes could take one more.", g.Group, g.Absent, g.Open, g.Nodes))
+		}
+		if g.Missing == 0 && g.Absent > 0 {
 			continue
 		}
 		if g.Missing == 0 {

@@ -181,3 +181,17 @@ func TestANodeSaysWhatItHasLeftAndWhyWaitingWorkDoesNotRunThere(t *testing.T) {
 	c.SchedulingEligibility = model.NodeSchedulingIneligible
 	says(t, b.explain(now).Node(c), "It takes no allocations: it is not eligible")
 }
+
+func TestAJobDoesNotSayThatAllIsPlacedWhileAFailedDeploymentPlacesNothing(t *testing.T) {
+	b := newBench(t)
+	out := b.run()
+	job := func() *model.Explanation { return b.explain(now).Job(b.View().JobByID("default", "web")) }
+	b.update(func(tx *state.Tx) error {
+		return tx.UpdateDeploymentStatus(&model.DeploymentStatusUpdate{DeploymentID: out.Plan.Deployment.ID, Status: model.DeploymentStatusFailed, StatusDescription: "because", UpdatedAt: now.UnixNano()})
+	})
+	says(t, job(), `Group "g": 1 allocations are lacking that nothing places as things are; 0 of 1 nodes could take one more.`,
+		"A version whose deployment has failed gets no more allocations: register a changed job, or go back with drover job revert.")
+	if all := strings.Join(job().Says, "\n"); strings.Contains(all, "every allocation has a place") || job().Groups[0].Absent != 1 {
+		t.Errorf("one of 3 is lacking:\n%s", all)
+	}
+}

@@ -98,6 +98,24 @@ func (pl *placer) nextName() string {
 	}
 }
 
+// there returns how many allocs the group has after the plan; those that a batch job need not repeat count.
+func (pl *placer) there() (n int) {
+	for a := range pl.remaining() {
+		if a.TaskGroup == pl.tg.Name {
+			n++
+		}
+	}
+	if pl.job.Type != model.JobTypeBatch {
+		return n
+	}
+	for _, a := range pl.view.AllocsByJob(pl.job.Namespace, pl.job.ID) {
+		if a.TaskGroup == pl.tg.Name && a.ClientStatus == model.AllocClientStatusComplete {
+			n++
+		}
+	}
+	return n
+}
+
 // explain explains one group after the plan.
 func (p *process) explain(tg *model.TaskGroup) *model.GroupExplanation {
 	pl := p.newPlacer(p.job, tg)
@@ -111,6 +129,8 @@ func (p *process) explain(tg *model.TaskGroup) *model.GroupExplanation {
 		for a := range pl.remaining() {
 			has[a.NodeID] = has[a.NodeID] || a.TaskGroup == tg.Name
 		}
+	} else {
+		g.Absent = max(0, tg.Count-pl.there()-g.Missing-g.Held)
 	}
 	classes := map[string]*model.ClassExplanation{}
 	for n := range p.view.NodesWithUse() {
