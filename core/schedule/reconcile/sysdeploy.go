@@ -62,11 +62,18 @@ type canariesOfSystem struct {
 // systemCanaries returns the state of the group's canaries. A new deployment gets as many as
 // the group's percentage of the allocs that the new version replaces, rounded up.
 func (r *run) systemCanaries(tg *model.TaskGroup, outdated, live []*model.Allocation) (c canariesOfSystem) {
-	if !r.current.Active() {
+	if r.current == nil {
 		return c
 	}
 	ds := r.current.TaskGroups[tg.Name]
 	if ds == nil {
+		return c
+	}
+	if r.current.Status == model.DeploymentStatusFailed && ds.DesiredCanaries > 0 && !ds.Promoted {
+		c.before = r.versionBefore(tg, outdated) // it was never approved of
+		return c
+	}
+	if !r.current.Active() {
 		return c
 	}
 	if r.fresh {
