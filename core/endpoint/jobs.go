@@ -131,7 +131,10 @@ func (e *Endpoint) ValidateJob(ctx context.Context, req *api.JobValidateRequest)
 	}
 	found, err := e.check(ctx, job, req.Job)
 	if err == nil {
-		err = job.CheckDependencies(e.neighbours(job))
+		err = e.admit(job)
+	}
+	if err == nil {
+		err = e.Jobs.checkCount(job)
 	}
 	warnings := append(found.warnings, job.MissingDependencies(e.neighbours(job))...)
 	out := &api.JobValidateResponse{DriverConfigValidated: true, Warnings: jobspec.WarningText(job, warnings...), Findings: found.findings}

@@ -126,6 +126,30 @@ func TestBadRegistrationsAreRefusedInWords(t *testing.T) {
 	}
 }
 
+func TestWhatARegistrationRefusesIsRefusedByValidateAndPlanToo(t *testing.T) {
+	s := newServer(t)
+	s.register(draft("svc", "service", ""))
+	for job, want := range map[string]string{
+		string(draft("a", "batch", `"Namespace":"none",`)):                                              "nonexistent namespace",
+		string(draft("a", "batch", `"NodePool":"none",`)):                                               "nonexistent node pool",
+		string(draft("svc", "batch", "")):                                                               "cannot update job from type",
+		string(draft("a", "batch", `"Periodic":{"Spec":"0 0 1 1 * 2020"},`)):                            "would never be launched",
+		strings.Replace(string(draft("a", "batch", "")), `"Count":1,`, `"Count":60000,`, 1): "60000",
+	} {
+		_, registered := s.RegisterJob(s.ctx, &api.JobRegisterRequest{Job: json.RawMessage(job)})
+		_, planned := s.PlanJob(s.ctx, &api.JobPlanRequest{Job: json.RawMessage(job)})
+		validated, err := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: json.RawMessage(job)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, got := range map[string]string{"registered": fmt.Sprint(registered), "planned": fmt.Sprint(planned), "validated": validated.Error, "validated, a problem": fmt.Sprint(validated.ValidationErrors)} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %q, not %q: %s", what, got, want, job)
+			}
+		}
+	}
+}
+
 func TestAJobIsOfTheRegionOfItsServersOrRefused(t *testing.T) {
 	s := newServerOf(t, "eu")
 	for id, more := range map[string]string{"none": "", "default": `"Region":"global",`, "own": `"Region":"eu",`} {

@@ -45,6 +45,9 @@ func (e *Endpoint) PlanJob(ctx context.Context, req *api.JobPlanRequest) (*api.J
 	if err := e.admit(job); err != nil {
 		return nil, err
 	}
+	if err := e.Jobs.checkCount(job); err != nil {
+		return nil, errdefs.New(errdefs.FailedPrecondition, err)
+	}
 	view := e.Store.View()
 	cur := view.JobByID(job.Namespace, job.ID)
 	keepScalingIDs(job, cur)
