@@ -130,10 +130,10 @@ func TestWhatARegistrationRefusesIsRefusedByValidateAndPlanToo(t *testing.T) {
 	s := newServer(t)
 	s.register(draft("svc", "service", ""))
 	for job, want := range map[string]string{
-		string(draft("a", "batch", `"Namespace":"none",`)):                                              "nonexistent namespace",
-		string(draft("a", "batch", `"NodePool":"none",`)):                                               "nonexistent node pool",
-		string(draft("svc", "batch", "")):                                                               "cannot update job from type",
-		string(draft("a", "batch", `"Periodic":{"Spec":"0 0 1 1 * 2020"},`)):                            "would never be launched",
+		string(draft("a", "batch", `"Namespace":"none",`)):                                  "nonexistent namespace",
+		string(draft("a", "batch", `"NodePool":"none",`)):                                   "nonexistent node pool",
+		string(draft("svc", "batch", "")):                                                   "cannot update job from type",
+		string(draft("a", "batch", `"Periodic":{"Spec":"0 0 1 1 * 2020"},`)):                "would never be launched",
 		strings.Replace(string(draft("a", "batch", "")), `"Count":1,`, `"Count":60000,`, 1): "60000",
 	} {
 		_, registered := s.RegisterJob(s.ctx, &api.JobRegisterRequest{Job: json.RawMessage(job)})
