@@ -6,6 +6,7 @@ package endpoint
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/drover-project/drover/core/api"
@@ -13,6 +14,7 @@ import (
 	"github.com/drover-project/drover/core/jobspec"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/propose"
+	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -354,17 +356,27 @@ func (e *Endpoint) RevertJob(ctx context.Context, req *api.JobRevertRequest) (*a
 		return nil, errdefs.New(errdefs.FailedPrecondition, err)
 	}
 	sub := view.JobSubmission(req.Namespace, req.JobID, version)
-	return e.withWarnings(e.register(ctx, job, model.EvalTriggerJobRegister, &api.JobRegisterRequest{Submission: sub, EnforceIndex: true, JobModifyIndex: cur.JobModifyIndex}))(job)
+	out, err := e.register(ctx, job, model.EvalTriggerJobRegister, &api.JobRegisterRequest{Submission: sub, EnforceIndex: true, JobModifyIndex: cur.JobModifyIndex})
+	if err != nil {
+		return nil, err
+	}
+	out.Warnings = jobspec.WarningText(job, unproven(view, old)...)
+	return out, nil
 }
 
-// withWarnings adds the warnings of the job to an answer.
-func (e *Endpoint) withWarnings(out *api.JobRegisterResponse, err error) func(*model.Job) (*api.JobRegisterResponse, error) {
-	return func(job *model.Job) (*api.JobRegisterResponse, error) {
-		if err == nil {
-			out.Warnings = jobspec.WarningText(job)
+// unproven returns a warning for a version whose last deployment has failed. Going back to it is not refused: the
+// failure may have had another reason than the version.
+func unproven(view *state.View, old *model.Job) []string {
+	var last *model.Deployment
+	for _, d := range view.DeploymentsByJob(old.Namespace, old.ID) {
+		if d.JobVersion == old.Version && d.JobCreateIndex == old.CreateIndex && (last == nil || d.CreateIndex > last.CreateIndex) {
+			last = d
 		}
-		return out, err
 	}
+	if old.Stable || last == nil || last.Status != model.DeploymentStatusFailed {
+		return nil
+	}
+	return []string{fmt.Sprintf("version %d is not stable: its deployment %s has failed (%s)", old.Version, last.ID[:min(8, len(last.ID))], last.StatusDescription)}
 }
 
 func taggedVersion(versions []*model.Job, tag string) *model.Job {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -196,5 +197,32 @@ func TestRegistrationsAreRefusedWhileTheyAreSwitchedOff(t *testing.T) {
 		if err := call(); errdefs.IsPermissionDenied(err) {
 			t.Errorf("%s, switched on again: %v", name, err)
 		}
+	}
+}
+
+func TestARevertToAVersionWhoseDeploymentHasFailedWarns(t *testing.T) {
+	s := newServer(t)
+	revert := func(version uint64) string {
+		t.Helper()
+		out, err := s.RevertJob(s.ctx, &api.JobRevertRequest{Namespace: "default", JobID: "a", JobVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Warnings
+	}
+	s.register(draft("a", "service", ""))
+	s.register(draft("a", "service", `"Meta":{"v":"1"},`))
+	job := s.state().JobByID("default", "a")
+	d := &model.Deployment{
+		ID: "dddddddd-0000-0000-0000-000000000000", Namespace: "default", JobID: "a", JobVersion: job.Version, JobCreateIndex: job.CreateIndex, JobModifyIndex: job.JobModifyIndex,
+		Status: model.DeploymentStatusRunning, TaskGroups: map[string]*model.DeploymentState{},
+	}
+	s.propose(&fsm.ApplyPlan{Plan: &model.Plan{Deployment: d}})
+	s.propose(&fsm.UpdateDeploymentStatus{Update: &model.DeploymentStatusUpdate{DeploymentID: d.ID, Status: model.DeploymentStatusFailed, StatusDescription: "Failed due to progress deadline"}})
+	if got := revert(0); got != "" {
+		t.Errorf("of version 0 nothing bad is known: %s", got)
+	}
+	if got := revert(1); !strings.Contains(got, "version 1 is not stable: its deployment dddddddd has failed (Failed due to progress deadline)") {
+		t.Errorf("warnings: %q", got)
 	}
 }
