@@ -54,7 +54,11 @@ func (p *process) placeSystem(ps []reconcile.Placement) {
 		}
 		if why != "" {
 			pl.keep(pm, released)
-			pl.countOne(report(), pm.Node, why)
+			m := report()
+			if m.NodesExhausted > 0 {
+				m.CoalescedFailures++
+			}
+			pl.countOne(m, pm.Node, why)
 			p.out.QueuedAllocations[pl.tg.Name]++
 			continue
 		}
