@@ -54,6 +54,26 @@ func (o Of) Job(job *model.Job) *model.Explanation {
 			out.Says = append(out.Says, "A version whose deployment has failed gets no more allocations: register a changed job, or go back with drover job revert.")
 		}
 		out.Says = append(out.Says, deploy.Standing(o.View, d, o.Now)...)
+	} else if !job.Stop {
+		out.Says = append(out.Says, o.failed(job, out.Groups)...)
+	}
+	return out
+}
+
+// maxFailed is how many failed allocs the explanation of a job names.
+const maxFailed = 3
+
+// failed says what becomes of failed allocs of groups that lack some.
+func (o Of) failed(job *model.Job, groups []*model.GroupExplanation) (out []string) {
+	lacking := map[string]bool{}
+	for _, g := range groups {
+		lacking[g.Group] = g.Absent > 0
+	}
+	for _, a := range o.View.AllocsByJob(job.Namespace, job.ID) {
+		if !lacking[a.TaskGroup] || a.ClientStatus != model.AllocClientStatusFailed || a.ServerTerminalStatus() || a.NextAllocation != "" || len(out) == maxFailed {
+			continue
+		}
+		out = append(out, fmt.Sprintf("Allocation %s has failed. %s", short(a.ID), strings.Join(o.fate(a), " ")))
 	}
 	return out
 }
@@ -66,7 +86,7 @@ func Summaries(groups []*model.GroupExplanation) (out []string) {
 			continue
 		}
 		if g.Absent > 0 {
-			out = append(out, fmt.Sprintf("Group %q: %d allocations are lacking that nothing places as things are; %d of %d nodes could take one more.", g.Group, g.Absent, g.Open, g.Nodes))
+			out = append(out, fmt.Sprintf("Group %q: %d allocations are lacking that nothing places now; %d of %d nodes could take one more.", g.Group, g.Absent, g.Open, g.Nodes))
 		}
 		if g.Missing == 0 && g.Absent > 0 {
 			continue

@@ -189,9 +189,24 @@ func TestAJobDoesNotSayThatAllIsPlacedWhileAFailedDeploymentPlacesNothing(t *tes
 	b.update(func(tx *state.Tx) error {
 		return tx.UpdateDeploymentStatus(&model.DeploymentStatusUpdate{DeploymentID: out.Plan.Deployment.ID, Status: model.DeploymentStatusFailed, StatusDescription: "because", UpdatedAt: now.UnixNano()})
 	})
-	says(t, job(), `Group "g": 1 allocations are lacking that nothing places as things are; 0 of 1 nodes could take one more.`,
+	says(t, job(), `Group "g": 1 allocations are lacking that nothing places now; 0 of 1 nodes could take one more.`,
 		"A version whose deployment has failed gets no more allocations: register a changed job, or go back with drover job revert.")
 	if all := strings.Join(job().Says, "\n"); strings.Contains(all, "every allocation has a place") || job().Groups[0].Absent != 1 {
 		t.Errorf("one of 3 is lacking:\n%s", all)
 	}
+}
+
+func TestAJobNamesTheFailedAllocsThatNothingReplaces(t *testing.T) {
+	b := newBench(t)
+	job := *b.View().JobByID("default", "web")
+	job.Type, job.TaskGroups = model.JobTypeBatch, []*model.TaskGroup{job.TaskGroups[0].Copy()}
+	job.TaskGroups[0].Count, job.TaskGroups[0].Update, job.TaskGroups[0].ReschedulePolicy.Attempts = 1, nil, 0
+	b.update(func(tx *state.Tx) error { tx.UpsertJob(&job, nil); return nil })
+	placed := b.run().Plan.Place[0]
+	says(t, b.explain(now).Job(b.View().JobByID("default", "web")), `Group "g": every allocation has a place`)
+	b.update(func(tx *state.Tx) error {
+		return tx.UpdateAllocFromClient(&model.AllocReport{ID: placed.ID, ClientStatus: model.AllocClientStatusFailed}, now.UnixNano())
+	})
+	says(t, b.explain(now).Job(b.View().JobByID("default", "web")), `Group "g": 1 allocations are lacking that nothing places now;`,
+		"Allocation "+placed.ID[:8]+" has failed. Nothing replaces it: its reschedule block allows no further attempt.")
 }

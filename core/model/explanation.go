@@ -17,7 +17,7 @@ type GroupExplanation struct {
 	Group   string
 	Missing int // allocs for which there is no place
 	Held    int `json:",omitempty"` // allocs that wait for dependencies, whether there is a place or not
-	Absent  int `json:",omitempty"` // allocs that the group lacks and that nothing places as things are, whether there is a place or not
+	Absent  int `json:",omitempty"` // allocs that the group lacks and that nothing places now, whether there is a place or not
 	Nodes   int // nodes of the cluster
 	Open    int // those of them that could take one more alloc
 	Classes []*ClassExplanation
