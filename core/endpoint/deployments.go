@@ -98,13 +98,35 @@ func (e *Endpoint) PromoteDeployment(ctx context.Context, req *api.DeploymentPro
 	if err != nil {
 		return nil, err
 	}
+	groups, err := withCanaries(d, req)
+	if err != nil {
+		return nil, err
+	}
 	eval := e.deploymentEval(d)
-	cmd := &fsm.PromoteDeployment{DeploymentID: d.ID, All: req.All, Groups: req.Groups, Eval: eval, UpdatedAt: e.Now().UnixNano()}
+	cmd := &fsm.PromoteDeployment{DeploymentID: d.ID, Groups: groups, Eval: eval, UpdatedAt: e.Now().UnixNano()}
 	if rest := d.Unpromoted(); req.All && len(rest) > 0 { // of the others the canaries may be gone
-		cmd.All, cmd.Groups = false, rest
+		cmd.Groups = rest
 	}
 	index, err := e.propose(ctx, cmd)
 	return deploymentUpdate(index, eval, nil), err
+}
+
+// withCanaries returns the named groups without those that have no canaries, of which a promotion would change nothing
+// but the deadline. It refuses a promotion of none.
+func withCanaries(d *model.Deployment, req *api.DeploymentPromoteRequest) ([]string, error) {
+	none := func(name string) bool { g := d.TaskGroups[name]; return g != nil && g.DesiredCanaries == 0 }
+	groups := req.Groups
+	if req.All {
+		groups = slices.Sorted(maps.Keys(d.TaskGroups))
+	}
+	left := slices.DeleteFunc(slices.Clone(groups), none)
+	if len(left) > 0 || len(groups) == 0 && !req.All {
+		return left, nil
+	}
+	if req.All {
+		return nil, errdefs.FailedPreconditionf("no canaries to promote: deployment %s has none", d.ID)
+	}
+	return nil, errdefs.FailedPreconditionf("no canaries to promote: task group %q of deployment %s has none", groups[0], d.ID)
 }
 
 // SetDeploymentAllocHealth sets the health of allocs manually.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
@@ -224,5 +225,28 @@ func TestARevertToAVersionWhoseDeploymentHasFailedWarns(t *testing.T) {
 	}
 	if got := revert(1); !strings.Contains(got, "version 1 is not stable: its deployment dddddddd has failed (Failed due to progress deadline)") {
 		t.Errorf("warnings: %q", got)
+	}
+}
+
+func TestAPromotionOfWhatHasNoCanariesIsRefused(t *testing.T) {
+	s := newServer(t)
+	s.register(draft("a", "service", ""))
+	job := s.state().JobByID("default", "a")
+	d := &model.Deployment{
+		ID: "dddddddd-0000-0000-0000-000000000000", Namespace: "default", JobID: "a", JobVersion: job.Version, JobCreateIndex: job.CreateIndex, JobModifyIndex: job.JobModifyIndex,
+		Status: model.DeploymentStatusRunning, TaskGroups: map[string]*model.DeploymentState{"g": {DesiredTotal: 1, ProgressDeadline: time.Minute}},
+	}
+	s.propose(&fsm.ApplyPlan{Plan: &model.Plan{Deployment: d}})
+	for want, req := range map[string]api.DeploymentPromoteRequest{
+		"no canaries to promote: deployment " + d.ID + " has none":                   {DeploymentID: d.ID, All: true},
+		`no canaries to promote: task group "g" of deployment ` + d.ID + " has none": {DeploymentID: d.ID, Groups: []string{"g"}},
+		`has no group "other"`: {DeploymentID: d.ID, Groups: []string{"other"}},
+	} {
+		if _, err := s.PromoteDeployment(s.ctx, &req); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %q", err, want)
+		}
+	}
+	if g := s.state().DeploymentByID(d.ID).TaskGroups["g"]; g.Promoted || !g.RequireProgressBy.IsZero() {
+		t.Errorf("a promotion that was refused changed the group: %+v", g)
 	}
 }
