@@ -199,6 +199,19 @@ func TestAJobDoesNotSayThatAllIsPlacedWhileAFailedDeploymentPlacesNothing(t *tes
 func TestAJobNamesTheFailedAllocsThatNothingReplaces(t *testing.T) {
 	b := newBench(t)
 	job := *b.View().JobByID("default", "web")
+	for _, kind := range []string{model.JobTypeSystem, model.JobTypeSysBatch} {
+		b := newBench(t)
+		job := *b.View().JobByID("default", "web")
+		job.Type, job.TaskGroups = kind, []*model.TaskGroup{job.TaskGroups[0].Copy()}
+		job.TaskGroups[0].Count, job.TaskGroups[0].Update, job.TaskGroups[0].ReschedulePolicy = 1, nil, nil
+		b.update(func(tx *state.Tx) error { tx.UpsertJob(&job, nil); return nil })
+		placed := b.run().Plan.Place[0]
+		b.update(func(tx *state.Tx) error {
+			return tx.UpdateAllocFromClient(&model.AllocReport{ID: placed.ID, ClientStatus: model.AllocClientStatusFailed}, now.UnixNano())
+		})
+		says(t, b.explain(now).Job(b.View().JobByID("default", "web")), `Group "g": 1 allocations are lacking that nothing places now; 0 of 1 nodes could take one more.`,
+			"Allocation "+placed.ID[:8]+" has failed. Nothing replaces it: ")
+	}
 	job.Type, job.TaskGroups = model.JobTypeBatch, []*model.TaskGroup{job.TaskGroups[0].Copy()}
 	job.TaskGroups[0].Count, job.TaskGroups[0].Update, job.TaskGroups[0].ReschedulePolicy.Attempts = 1, nil, 0
 	b.update(func(tx *state.Tx) error { tx.UpsertJob(&job, nil); return nil })

@@ -98,6 +98,12 @@ func (pl *placer) nextName() string {
 	}
 }
 
+// keepsNode reports whether an alloc of a system job that has ended keeps others of its group from its node: it is
+// done, or has failed, and only a new version replaces it.
+func (p *process) keepsNode(a *model.Allocation) bool {
+	return a.ClientTerminalStatus() && !a.ServerTerminalStatus() && a.NextAllocation == "" && a.JobVersion == p.job.Version && !p.cluster.gone[a.NodeID][a.ID]
+}
+
 // there returns how many allocs the group has after the plan; those that a batch job need not repeat count.
 func (pl *placer) there() (n int) {
 	for a := range pl.remaining() {
@@ -128,6 +134,15 @@ func (p *process) explain(tg *model.TaskGroup) *model.GroupExplanation {
 	if p.system() {
 		for a := range pl.remaining() {
 			has[a.NodeID] = has[a.NodeID] || a.TaskGroup == tg.Name
+		}
+		for _, a := range p.view.AllocsByJob(p.job.Namespace, p.job.ID) {
+			if a.TaskGroup != tg.Name || has[a.NodeID] || !p.keepsNode(a) {
+				continue
+			}
+			has[a.NodeID] = true
+			if a.ClientStatus == model.AllocClientStatusFailed {
+				g.Absent++
+			}
 		}
 	} else {
 		g.Absent = max(0, tg.Count-pl.there()-g.Missing-g.Held)
