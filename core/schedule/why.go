@@ -14,6 +14,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
 	"github.com/drover-project/drover/core/schedule/rank"
+	"github.com/drover-project/drover/core/schedule/reconcile"
 )
 
 // ReasonHasOne is why a node takes no second alloc of a group of a system job.
@@ -98,6 +99,26 @@ func (pl *placer) nextName() string {
 	}
 }
 
+// waitsToBeReplaced reports whether the plan leaves an alloc of an older version as it is.
+func (p *process) waitsToBeReplaced(a *model.Allocation) bool {
+	return !a.TerminalStatus() && !p.cluster.gone[a.NodeID][a.ID] && a.JobVersion != p.job.Version &&
+		!reconcile.SameRuntime(p.view.JobByVersion(a.Namespace, a.JobID, a.JobVersion), p.job, a.TaskGroup)
+}
+
+// verdictInstead says why a node cannot run the newest version of a group of a system job instead of the alloc that it
+// has; e if it can, so that the alloc only waits for its turn.
+func (pl *placer) verdictInstead(n *model.Node, old *model.Allocation, e *model.NodeExplanation) *model.NodeExplanation {
+	pl.cluster.release(old)
+	pl.distinct.Add(n, pl.tg.Name, -1)
+	instead := pl.verdict(n, false)
+	pl.distinct.Add(n, pl.tg.Name, 1)
+	pl.cluster.restore(old)
+	if instead.Refused == "" {
+		return e
+	}
+	return instead
+}
+
 // keepsNode reports whether an alloc of a system job that has ended keeps others of its group from its node: it is
 // done, or has failed, and only a new version replaces it.
 func (p *process) keepsNode(a *model.Allocation) bool {
@@ -130,18 +151,21 @@ func (p *process) explain(tg *model.TaskGroup) *model.GroupExplanation {
 	if h := p.out.Held[tg.Name]; h != nil {
 		g.Held, g.Missing = h.Allocs, max(0, g.Missing-h.Allocs)
 	}
-	has := map[string]bool{}
+	has, outdated := map[string]bool{}, map[string]*model.Allocation{}
 	if p.system() {
 		for a := range pl.remaining() {
 			has[a.NodeID] = has[a.NodeID] || a.TaskGroup == tg.Name
 		}
 		for _, a := range p.view.AllocsByJob(p.job.Namespace, p.job.ID) {
-			if a.TaskGroup != tg.Name || has[a.NodeID] || !p.keepsNode(a) {
-				continue
-			}
-			has[a.NodeID] = true
-			if a.ClientStatus == model.AllocClientStatusFailed {
-				g.Absent++
+			switch {
+			case a.TaskGroup != tg.Name:
+			case p.waitsToBeReplaced(a):
+				outdated[a.NodeID] = a
+			case !has[a.NodeID] && p.keepsNode(a):
+				has[a.NodeID] = true
+				if a.ClientStatus == model.AllocClientStatusFailed {
+					g.Absent++
+				}
 			}
 		}
 	} else {
@@ -150,6 +174,9 @@ func (p *process) explain(tg *model.TaskGroup) *model.GroupExplanation {
 	classes := map[string]*model.ClassExplanation{}
 	for n := range p.view.NodesWithUse() {
 		e := pl.verdict(n, has[n.ID])
+		if old := outdated[n.ID]; old != nil && e.Refused == ReasonHasOne {
+			e = pl.verdictInstead(n, old, e)
+		}
 		c := classes[n.NodeClass]
 		if c == nil {
 			c = &model.ClassExplanation{Class: n.NodeClass, Refused: map[string]int{}}

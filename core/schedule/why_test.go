@@ -239,6 +239,26 @@ func TestWhatWouldHelpIsAJobThatIsAccepted(t *testing.T) {
 	}
 }
 
+func TestANodeSaysWhyItHasNoRoomForTheNewVersionOfASystemJob(t *testing.T) {
+	_, g := explained(t, `
+		node n1 cpu=1000
+		node n2 cpu=4000
+		job other count=1 cpu=500 constraint=${node.unique.name},=,n1
+		run other
+		job web type=system cpu=100
+		run web
+		alloc all status=running healthy=true
+		job web type=system cpu=800
+		run web`)
+	if len(g.Refused) != 2 || g.Refused[0].ID != "n1" || g.Refused[0].Refused != "too little cpu" || g.Refused[0].Lacks[0] != (model.Lack{Resource: "cpu", Needs: 800, Free: 500}) ||
+		g.Refused[1].Refused != schedule.ReasonHasOne {
+		t.Errorf("%+v, %+v", g.Refused[0], g.Refused[1])
+	}
+	if got := changes(g); got != `cpu of task "t": 500 instead of 800 (0)` {
+		t.Errorf("what helps: %s", got)
+	}
+}
+
 func TestAnExplanationOfManyGroupsIsBounded(t *testing.T) {
 	s := &script{v: newMemView(), now: time.Unix(1_700_000_000, 0).UTC()}
 	for _, line := range []string{"node n1 mem=1000", "job web count=1 mem=5000"} {
