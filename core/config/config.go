@@ -357,7 +357,7 @@ func (c *Config) Finish() error {
 	if c.Server.Enabled && c.Server.BootstrapExpect == 0 && !c.Server.Joins() {
 		c.Server.BootstrapExpect = 1
 	}
-	var problems []string
+	problems := c.resolveTemplates()
 	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if !c.Client.Enabled && !c.Server.Enabled {
 		add("the agent must be a server, a client (node) or both: use -server, -client, or -dev for a trial")
