@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -73,8 +74,6 @@ var fixed = []struct {
 }
 
 func is(text string) func(any) bool { return func(v any) bool { return fmt.Sprint(v) == text } }
-
-func off(v any) bool { return v == false || v == "false" }
 
 // dropFixed removes the keys of fixed from the tree and returns the warnings.
 func dropFixed(file string, tree map[string]any) (out []string) {
@@ -157,7 +156,15 @@ var dangerous = []struct {
 	{"", "keyring", keptElsewhere, "keys are kept on the servers' disks and wrapped by no other service yet. Remove the block"},
 }
 
-func on(v any) bool { return v == true || v == "true" }
+// on and off report whether a value is a bool, in any form in which a file may have one.
+func on(v any) bool {
+	b, err := strconv.ParseBool(strings.ToLower(fmt.Sprint(v)))
+	return err == nil && b
+}
+func off(v any) bool {
+	b, err := strconv.ParseBool(strings.ToLower(fmt.Sprint(v)))
+	return err == nil && !b
+}
 
 // keptElsewhere reports whether keyring blocks name a provider other than the built-in
 // one.

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"sort"
 	"strings"
 
@@ -105,6 +107,11 @@ func (c *Config) Merge(name string, src []byte) error {
 	}
 	idle = append(idle, also...)
 	c.Warnings = append(append(c.Warnings, dropUnused(name, tree)...), idle...)
+	unknown := fit(reflect.TypeFor[Config](), tree, "")
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		return errdefs.InvalidArgumentf("%s: unknown key %s; see docs/configuration.md for the keys", name, strings.Join(unknown, ", "))
+	}
 	text, err := json.Marshal(tree)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -136,32 +143,72 @@ func parseTree(name string, src []byte) (map[string]any, error) {
 		if err := json.Unmarshal(src, &tree); err != nil {
 			return nil, errdefs.InvalidArgumentf("%s is not a JSON object: %v", name, err)
 		}
-		flattenLists(tree)
+		flattenLists(tree, false)
 		return tree, nil
 	}
-	file, diags := hclsyntax.ParseConfig(allowQuotedKeys(src, name), name, hcl.InitialPos)
+	src = allowQuotedKeys(src, name)
+	lines := &broken{source: src, text: src}
+	file, diags := hclsyntax.ParseConfig(src, name, hcl.InitialPos)
 	if diags.HasErrors() {
-		return nil, errdefs.New(errdefs.InvalidArgument, diags)
+		if lines = breakLines(src, name); lines.changed() {
+			file, diags = hclsyntax.ParseConfig(lines.text, name, hcl.InitialPos)
+		}
 	}
-	tree, diags := bodyTree(file.Body.(*hclsyntax.Body), 0)
+	var tree map[string]any
+	if !diags.HasErrors() {
+		tree, diags = bodyTree(file.Body.(*hclsyntax.Body), 0)
+	}
 	if diags.HasErrors() {
+		lines.restore(diags)
 		return nil, errdefs.New(errdefs.InvalidArgument, diags)
 	}
 	return tree, nil
 }
 
-// flattenLists converts [{...}], which JSON may use for a block, to the object.
-func flattenLists(tree map[string]any) {
+// flattenLists converts the lists of objects that JSON may use for blocks, such as
+// [{"docker": {...}}, {"exec": {...}}], to one object. Of several in a plugin's config
+// (inPlugin) the plugin makes what it likes, and there may be several Consul clusters.
+func flattenLists(tree map[string]any, inPlugin bool) {
 	for k, v := range tree {
-		if list, ok := v.([]any); ok && len(list) == 1 {
-			if obj, ok := list[0].(map[string]any); ok {
-				v, tree[k] = obj, obj
+		list, _ := v.([]any)
+		if len(list) == 1 || !inPlugin && k != "config" && k != "consul" {
+			if joined, ok := joinBlocks(list); ok {
+				v, tree[k] = joined, joined
 			}
 		}
 		if obj, ok := v.(map[string]any); ok {
-			flattenLists(obj)
+			flattenLists(obj, inPlugin || k == "config")
 		}
 	}
+}
+
+// joinBlocks joins the objects of a list: values of later ones win, and objects in them are
+// joined as well. It reports whether the list has objects and nothing else.
+func joinBlocks(list []any) (map[string]any, bool) {
+	out := map[string]any{}
+	for _, v := range list {
+		obj, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		for key, value := range obj {
+			before, both := out[key]
+			if joined, ok := joinBlocks(append(blocksOf(before), blocksOf(value)...)); both && ok {
+				value = joined
+			}
+			out[key] = value
+		}
+	}
+	return out, len(list) > 0
+}
+
+// blocksOf returns the list that stands for a block: the value, if it is one, or the value
+// as its only element.
+func blocksOf(v any) []any {
+	if list, ok := v.([]any); ok {
+		return slices.Clone(list)
+	}
+	return []any{v}
 }
 
 // maxDepth limits the nesting of blocks.

@@ -14,11 +14,11 @@ import (
 // another one.
 const rotateEvery = 24 * time.Hour
 
+// logLevels are the values of log_level, without regard to case.
+var logLevels = []string{"TRACE", "DEBUG", "INFO", "WARN", "ERROR"}
+
 // RotateEvery returns the age at which the log file is put away.
 func (c *Config) RotateEvery() time.Duration { return Duration(c.LogRotateDuration, rotateEvery) }
-
-// logLevels are the levels of the log.
-var logLevels = []string{"TRACE", "DEBUG", "INFO", "WARN", "ERROR"}
 
 func (c *Config) logProblems() []string {
 	var out []string
