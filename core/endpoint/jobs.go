@@ -152,6 +152,9 @@ func (e *Endpoint) RegisterJob(ctx context.Context, req *api.JobRegisterRequest)
 	if err := e.registrationOpen(); err != nil {
 		return nil, err
 	}
+	if err := e.Jobs.checkEvalPriority(req.EvalPriority); err != nil {
+		return nil, err
+	}
 	job, err := e.canonical(req.Job, req.Namespace)
 	if err != nil {
 		return nil, err
@@ -201,7 +204,7 @@ func (e *Endpoint) registration(job *model.Job, trigger string, req *api.JobRegi
 	cmd := &fsm.UpsertJob{Job: job, Submission: req.Submission, EnforceIndex: req.EnforceIndex, JobModifyIndex: req.JobModifyIndex}
 	if !job.IsPeriodic() && !job.IsParameterized() {
 		cmd.Eval = e.newEval(job, trigger)
-		if req.EvalPriority > 0 {
+		if req.EvalPriority != 0 {
 			cmd.Eval.Priority = req.EvalPriority
 		}
 	}
@@ -225,6 +228,9 @@ func (e *Endpoint) proposeRegistration(ctx context.Context, whole fsm.Command, c
 // DeregisterJob stops a job; with Purge it also removes it.
 func (e *Endpoint) DeregisterJob(ctx context.Context, req *api.JobDeregisterRequest) (*api.JobDeregisterResponse, error) {
 	out := &api.JobDeregisterResponse{}
+	if err := e.Jobs.checkEvalPriority(req.EvalPriority); err != nil {
+		return nil, err
+	}
 	job := e.Store.View().JobByID(req.Namespace, req.JobID)
 	if job == nil {
 		return out, nil
@@ -232,7 +238,7 @@ func (e *Endpoint) DeregisterJob(ctx context.Context, req *api.JobDeregisterRequ
 	cmd := &fsm.DeregisterJob{Namespace: job.Namespace, ID: job.ID, Purge: req.Purge, SubmitTime: e.Now().UnixNano()}
 	if !job.IsPeriodic() && !job.IsParameterized() {
 		cmd.Eval = e.newEval(job, model.EvalTriggerJobDeregister)
-		if req.EvalPriority > 0 {
+		if req.EvalPriority != 0 {
 			cmd.Eval.Priority = req.EvalPriority
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // JobLimits are the operator's limits of jobs. Zero values mean the defaults.
@@ -40,6 +41,15 @@ func (l JobLimits) validate(job *model.Job) error {
 		return err
 	}
 	return l.checkCount(job)
+}
+
+// checkEvalPriority checks the priority that a request wants for its evaluation; 0 is the
+// job's.
+func (l JobLimits) checkEvalPriority(priority int) error {
+	if priority < 0 || priority > l.maxPriority() {
+		return errdefs.InvalidArgumentf("Eval priority must be between %d and %d inclusively", model.JobMinPriority, l.maxPriority())
+	}
+	return nil
 }
 
 // checkCount is called on every path by which a count gets into state, even if the job

@@ -33,6 +33,24 @@ func TestOperatorsSayWhatPrioritiesJobsMayHave(t *testing.T) {
 	}
 }
 
+func TestThePriorityOfAnEvaluationIsOneThatJobsMayHave(t *testing.T) {
+	s := newServer(t)
+	s.Jobs.MaxPriority = 200
+	s.register(draft("a", "service", ""))
+	for priority, ok := range map[int]bool{-1: false, 0: true, 1: true, 200: true, 201: false} {
+		r, err := s.RegisterJob(s.ctx, &api.JobRegisterRequest{Job: draft("a", "service", ""), EvalPriority: priority})
+		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), "Eval priority must be between 1 and 200 inclusively") {
+			t.Errorf("a registration with %d: %v", priority, err)
+		}
+		if want := max(priority, 50*(1-min(priority, 1))); ok && s.state().EvalByID(r.EvalID).Priority != want {
+			t.Errorf("the evaluation has priority %d instead of %d", s.state().EvalByID(r.EvalID).Priority, want)
+		}
+		if _, err := s.DeregisterJob(s.ctx, &api.JobDeregisterRequest{Namespace: "default", JobID: "a", EvalPriority: priority}); (err == nil) != ok {
+			t.Errorf("a stop with %d: %v", priority, err)
+		}
+	}
+}
+
 func TestOperatorsSayHowManyAllocsAJobMayAskFor(t *testing.T) {
 	s := newServer(t)
 	s.Jobs.MaxCount = 1

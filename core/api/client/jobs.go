@@ -72,7 +72,7 @@ func (c *Client) DeregisterJob(ctx context.Context, id string, req *api.JobDereg
 		q.Params.Set("purge", strconv.FormatBool(req.Purge))
 		q.Params.Set("global", strconv.FormatBool(req.Global))
 		q.Params.Set("no_shutdown_delay", strconv.FormatBool(req.NoShutdownDelay))
-		if req.EvalPriority > 0 {
+		if req.EvalPriority != 0 {
 			q.Params.Set("eval_priority", strconv.Itoa(req.EvalPriority))
 		}
 	}
