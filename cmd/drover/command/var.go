@@ -328,7 +328,11 @@ func varPurge() spec {
 				if !given {
 					cas = nil
 				}
-				if err := s.client.DeleteVariable(ctx, args[0], cas); err != nil {
+				err = s.client.DeleteVariable(ctx, args[0], cas)
+				if errdefs.IsConflict(err) { // the answer is the variable with its items
+					return fmt.Errorf("variable %q has another modify index than %d; read it with: drover var get %s", args[0], index, args[0])
+				}
+				if err != nil {
 					return err
 				}
 				s.printf("Successfully purged variable %q!", args[0])

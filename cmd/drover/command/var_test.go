@@ -80,3 +80,10 @@ func putOf(t *testing.T, line string) string {
 	}
 	return out
 }
+
+func TestAVariableThatHasChangedIsNotPrintedWhenItIsNotPurged(t *testing.T) {
+	r := execute(t, map[string]string{"DELETE /v1/var/p?cas=3": `409!{"Path":"p","ModifyIndex":9,"Items":{"a":"geheim"}}`, "DELETE /v1/var/p": `409!{"Path":"p","Items":{"a":"geheim"}}`}, "var", "purge", "-check-index", "3", "p")
+	if r.code != 1 || strings.Contains(r.out+r.err, "geheim") || !strings.Contains(r.err, `variable "p" has another modify index than 3; read it with: drover var get p`) {
+		t.Errorf("%d, %q, %q", r.code, r.out, r.err)
+	}
+}
