@@ -61,6 +61,21 @@ func TestTheEndOfACollectedDeploymentIsAnExitCodeToo(t *testing.T) {
 	}
 }
 
+func TestFollowingAnEvaluationTellsWhatBecameOfADeploymentThatWasCollected(t *testing.T) {
+	answers := collected()
+	answers["GET /v1/evaluation/"+evalID] = `{"ID":"` + evalID + `","Namespace":"default","JobID":"web","Status":"complete","DeploymentID":"` + oldID + `"}`
+	answers["GET /v1/evaluation/"+evalID+"/allocations"] = "[]"
+	const past = "GET /v1/deployment/" + oldID + "?history=true&namespace=default"
+	answers[past] = answers["GET /v1/deployment/"+oldID+"?history=true"]
+	if r := execute(t, answers, "eval", "status", "-monitor", evalID); r.code != 1 || !strings.Contains(r.err, "deployment failed: no progress") {
+		t.Errorf("one in the history: %d, %q", r.code, r.err)
+	}
+	delete(answers, past)
+	if r := execute(t, answers, "eval", "status", "-monitor", evalID); r.code != 0 || !strings.Contains(r.out, `Deployment "eeee0000" was collected`) {
+		t.Errorf("one that nobody knows any more: %d, %q, %q", r.code, r.out, r.err)
+	}
+}
+
 func TestOnlyWhatIsInTheStateCanBeChanged(t *testing.T) {
 	f := newFake(t, collected())
 	for _, line := range []string{"deployment fail eeee", "deployment promote eeee", "eval delete eeee", "deployment status ffff", "eval status ffff"} {

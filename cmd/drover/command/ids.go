@@ -35,13 +35,21 @@ func ambiguous(what, prefix string, found []candidate) error {
 	return errors.New(b.String())
 }
 
+// article puts the indefinite article before a noun.
+func article(noun string) string {
+	if strings.ContainsAny(noun[:1], "aeiou") {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
 // wholeID resolves the prefix of an id. list returns the ids that have a prefix.
 func wholeID(ctx context.Context, what, prefix string, list func(ctx context.Context, q *client.Query) ([]candidate, error)) (string, error) {
 	if len(prefix) == 36 {
 		return prefix, nil
 	}
 	if len(prefix) < 2 {
-		return "", fmt.Errorf("%q is too short to identify a %s; give at least two characters of its id", prefix, what)
+		return "", fmt.Errorf("%q is too short to identify %s; give at least two characters of its id", prefix, article(what))
 	}
 	query := prefix
 	if len(query)%2 == 1 { // servers accept only an even number of digits

@@ -81,7 +81,7 @@ func jobStart() spec {
 					return err
 				}
 				s.warn(res.Warnings)
-				return s.registered(ctx, res, *detach)
+				return s.registered(ctx, job.ID, res, *detach)
 			})
 		},
 	}

@@ -6,6 +6,7 @@ package command_test
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // The section titles must match: the reference's test suites and scripts search for
@@ -53,5 +54,26 @@ func TestTheStatusOfAParentTellsOfItsChildrenUnderTheKnownTitles(t *testing.T) {
 				t.Errorf("%s: %q is in\n%s", c.id, text, r.out)
 			}
 		}
+	}
+}
+
+func TestAPeriodicJobTellsWhenItIsLaunchedNext(t *testing.T) {
+	job := func(more string) string {
+		return `{"ID":"web","Namespace":"default","Name":"web","Type":"batch","Periodic":{"Enabled":true,"SpecType":"cron","Specs":["0 0 1 1 *"],"TimeZone":"UTC"}` + more + `}`
+	}
+	next := time.Date(time.Now().UTC().Year()+1, 1, 1, 0, 0, 0, 0, time.UTC).Local().Format(time.RFC3339)
+	answers := map[string]string{"GET /v1/job/web": job(""), "GET /v1/jobs": `[{"ID":"web","Namespace":"default"}]`, "GET /v1/job/web/summary": "{}", "PUT /v1/jobs": `{"JobModifyIndex":3}`}
+	for line, want := range map[string]string{
+		"job status web":    "Next Periodic Launch = " + next,
+		"job run -":         "Approximate next launch time: " + next,
+		"job run -detach -": "Approximate next launch time: " + next,
+	} {
+		if r := execute(t, answers, strings.Fields(line)...); r.code != 0 || !strings.Contains(r.out, want) || !strings.Contains(r.out, " from now)") {
+			t.Errorf("%s: %d, %s%s", line, r.code, r.out, r.err)
+		}
+	}
+	answers["GET /v1/job/web"] = job(`,"Stop":true`)
+	if r := execute(t, answers, "job", "status", "web"); !strings.Contains(r.out, "Next Periodic Launch = none") {
+		t.Errorf("a stopped one: %s", r.out)
 	}
 }

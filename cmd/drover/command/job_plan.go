@@ -120,7 +120,7 @@ func (s *session) printPlan(plan *api.JobPlanResponse, path string, real bool) e
 		s.preemptions(plan.Annotations.PreemptedAllocs)
 	}
 	if plan.NextPeriodicLaunch != nil && !plan.NextPeriodicLaunch.IsZero() {
-		s.printf("- If submitted now, next periodic launch would be at %s.", plan.NextPeriodicLaunch)
+		s.printf("- If submitted now, next periodic launch would be at %s.", upcoming(*plan.NextPeriodicLaunch))
 	}
 	s.placed(plan.Placed)
 	for _, g := range plan.Groups {

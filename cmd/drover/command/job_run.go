@@ -8,8 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/model"
 )
 
 func jobRun() spec {
@@ -52,21 +54,45 @@ func jobRun() spec {
 					return s.refused(ctx, draft, body, err)
 				}
 				s.warn((&driverReport{draft, res.Findings}).locate(res.Warnings))
+				id := ""
 				if draft.ID != nil {
-					s.maybeUI(*show, uiJob(s.client.Namespace(), *draft.ID))
+					id = *draft.ID
 				}
-				return s.registered(ctx, res, *detach)
+				s.maybeUI(*show, uiJob(s.client.Namespace(), id))
+				return s.registered(ctx, id, res, *detach)
 			}
 		},
 	}
 }
 
-// registered follows the evaluation that a registration created.
-func (s *session) registered(ctx context.Context, res *api.JobRegisterResponse, detach bool) error {
+// registered follows the evaluation that a registration created. A periodic job has none.
+func (s *session) registered(ctx context.Context, id string, res *api.JobRegisterResponse, detach bool) error {
 	if res.EvalID == "" || detach {
 		s.printf("Job registration successful")
 	}
+	if res.EvalID == "" {
+		// What is asked for says only when, and the job is registered also if it fails.
+		if job, _, err := s.client.Job(ctx, id, nil); err == nil && job.IsPeriodic() && !job.IsParameterized() {
+			s.printf("Approximate next launch time: %s", nextLaunch(job))
+		}
+	}
 	return s.follow(ctx, res.EvalID, detach)
+}
+
+// nextLaunch formats the next time at which a periodic job is launched.
+func nextLaunch(job *model.Job) string {
+	if !job.IsPeriodicActive() {
+		return "none"
+	}
+	schedule, err := job.Periodic.Schedule()
+	if err != nil {
+		return err.Error()
+	}
+	next := schedule.Next(time.Now())
+	if next.IsZero() {
+		return "none"
+	}
+	return upcoming(next)
 }
 
 // checkIndex parses -check-index.

@@ -155,7 +155,7 @@ func (s *session) describeParent(ctx context.Context, j *model.Job) error {
 			specs = append([]string{p.Spec}, specs...)
 		}
 		s.title("\nPeriodic")
-		s.pairs("Cron", strings.Join(specs, " and "), "Time Zone", p.TimeZone, "Prohibit Overlap", text(p.ProhibitOverlap), "Enabled", text(p.Enabled))
+		s.pairs("Cron", strings.Join(specs, " and "), "Time Zone", p.TimeZone, "Prohibit Overlap", text(p.ProhibitOverlap), "Enabled", text(p.Enabled), "Next Periodic Launch", nextLaunch(j))
 	}
 	if p := j.ParameterizedJob; p != nil {
 		s.title("\nParameterized Job")

@@ -24,7 +24,7 @@ var missingFamilies = map[string]string{
 	"quota":          "quotas are not implemented yet; limit jobs by the resources of a node pool",
 	"recommendation": "recommendations are not implemented; for the resource usage of tasks see: drover operator metrics, drover alloc status -stats",
 	"sentinel":       "Sentinel policies are not implemented; node pools, namespaces and reject_job_registration restrict which jobs may run",
-	"setup":          "auth methods of Consul and Vault are not used yet; docs/consul.md says what a token of Consul needs",
+	"setup":          "Consul and Vault are set up with their own tools: docs/consul.md says which auth method and binding rules jobs log in with at Consul; jobs get no tokens of Vault yet",
 }
 
 // Missing returns why Drover does not have the command that the arguments name, and

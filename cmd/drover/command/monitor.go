@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // monitor follows an evaluation and its deployment until both end.
@@ -38,7 +39,12 @@ func (s *session) monitor(ctx context.Context, evalID string) error {
 		return s.notPlaced(eval)
 	}
 	if eval.DeploymentID != "" {
-		return s.watchDeployment(ctx, eval.DeploymentID, 0)
+		err := s.watchDeployment(ctx, eval.DeploymentID, 0)
+		if errdefs.IsNotFound(err) {
+			s.step("Deployment %q was collected, and what became of it is not known any more", s.id(eval.DeploymentID))
+			return nil
+		}
+		return err
 	}
 	return nil
 }
@@ -98,6 +104,11 @@ func (s *session) watchDeployment(ctx context.Context, id string, pause time.Dur
 	q := &client.Query{}
 	for {
 		d, meta, err := s.client.Deployment(ctx, id, q)
+		if errdefs.IsNotFound(err) {
+			if past, _, failed := s.client.PastDeployment(ctx, id, nil); failed == nil {
+				return s.deploymentResult(past.Deployment)
+			}
+		}
 		if err != nil {
 			return err
 		}

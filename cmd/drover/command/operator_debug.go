@@ -87,6 +87,9 @@ func (c *capture) run(ctx context.Context) error {
 	if c.interval <= 0 || c.duration <= 0 || c.interval > c.duration {
 		return errors.New("-interval and -duration must be longer than 0, and -interval not longer than -duration")
 	}
+	if level := strings.ToUpper(c.logLevel); !slices.Contains([]string{"TRACE", "DEBUG", "INFO", "WARN", "ERROR"}, level) {
+		return fmt.Errorf("-log-level %q: use TRACE, DEBUG, INFO, WARN or ERROR", c.logLevel)
+	}
 	if err := c.choose(ctx); err != nil {
 		return err
 	}

@@ -293,6 +293,11 @@ func when(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
+// upcoming formats a time in the future and how far away it is.
+func upcoming(t time.Time) string {
+	return fmt.Sprintf("%s (%s from now)", when(t.Local()), duration(time.Until(t)))
+}
+
 // text formats numbers and booleans for tables.
 func text[T int | int32 | int64 | uint64 | bool | uint16](v T) string {
 	switch v := any(v).(type) {
