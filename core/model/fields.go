@@ -44,6 +44,7 @@ type Place struct {
 	Group   *TaskGroup // nil for a field of the job
 	Task    *Task      // nil for a field of the group
 	Service *Service   // nil for a field that is not of a service
+	Of      any        // pointer to the struct that has the field
 	Value   any        // value of the field; pointers are dereferenced
 }
 
@@ -105,6 +106,7 @@ func (w *fieldWalk) structure(v reflect.Value, at Place, names []string) {
 	if name != "" {
 		names = append(names[:len(names):len(names)], name)
 	}
+	at.Of = v.Addr().Interface()
 	for i := range v.NumField() {
 		row := w.rows[v.Type().Name()+"."+v.Type().Field(i).Name]
 		f := v.Field(i)

@@ -3,6 +3,11 @@
 
 package model
 
+import (
+	"slices"
+	"strings"
+)
+
 func fieldsOfServices() []Field {
 	return []Field{
 		{Name: "Service.Name", By: "core/services"},
@@ -29,10 +34,10 @@ func fieldsOfServices() []Field {
 		{Name: "ServiceWeights.Warning", By: "core/agent/alloc", Warn: "warning of weights of service (DNS gives out instances of provider nomad that warn with their weight of passing)", When: ofNomad},
 		{Name: "ServiceCheck.Name", By: "core/agent/alloc"},
 		{Name: "ServiceCheck.Type", By: "core/agent/checks"},
-		{Name: "ServiceCheck.Command", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.Args", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.Path", By: "core/agent/checks"},
-		{Name: "ServiceCheck.Protocol", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Command", By: "core/agent/alloc", Warn: "command of check (only checks of type script have it)", When: checkIsNot("script")},
+		{Name: "ServiceCheck.Args", By: "core/agent/alloc", Warn: "args of check (only checks of type script have it)", When: checkIsNot("script")},
+		{Name: "ServiceCheck.Path", By: "core/agent/checks", Warn: "path of check (only checks of type http have it)", When: checkIsNot("http")},
+		{Name: "ServiceCheck.Protocol", By: "core/agent/checks", Warn: "protocol of check (only checks of type http have it)", When: checkIsNot("http")},
 		{Name: "ServiceCheck.PortLabel", By: "core/agent/alloc"},
 		{Name: "ServiceCheck.Expose", Warn: "expose of check", Refuse: "it needs a Connect sidecar proxy, which no node runs; remove it, and the check reaches the port itself"},
 		{Name: "ServiceCheck.AddressMode", By: "core/agent/alloc"},
@@ -40,22 +45,31 @@ func fieldsOfServices() []Field {
 		{Name: "ServiceCheck.Timeout", By: "core/agent/checks"},
 		{Name: "ServiceCheck.InitialStatus", By: "core/agent/checks"},
 		{Name: "ServiceCheck.Notes", By: "core/agent/alloc"},
-		{Name: "ServiceCheck.TLSServerName", By: "core/agent/checks"},
-		{Name: "ServiceCheck.TLSSkipVerify", By: "core/agent/checks"},
-		{Name: "ServiceCheck.Method", By: "core/agent/checks"},
-		{Name: "ServiceCheck.Header", By: "core/agent/checks"},
+		{Name: "ServiceCheck.TLSServerName", By: "core/agent/checks", Warn: "tls_server_name of check (only checks of type http and grpc have it)", When: checkIsNot("http", "grpc")},
+		{Name: "ServiceCheck.TLSSkipVerify", By: "core/agent/checks", Warn: "tls_skip_verify of check (only checks of type http and grpc have it)", When: checkIsNot("http", "grpc")},
+		{Name: "ServiceCheck.Method", By: "core/agent/checks", Warn: "method of check (only checks of type http have it)", When: checkIsNot("http")},
+		{Name: "ServiceCheck.Header", By: "core/agent/checks", Warn: "header of check (only checks of type http have it)", When: checkIsNot("http")},
 		{Name: "ServiceCheck.CheckRestart", By: "core/agent/checks"},
-		{Name: "ServiceCheck.GRPCService", By: "core/agent/checks"},
-		{Name: "ServiceCheck.GRPCUseTLS", By: "core/agent/checks"},
+		{Name: "ServiceCheck.GRPCService", By: "core/agent/checks", Warn: "grpc_service of check (only checks of type grpc have it)", When: checkIsNot("grpc")},
+		{Name: "ServiceCheck.GRPCUseTLS", By: "core/agent/checks", Warn: "grpc_use_tls of check (only checks of type grpc have it)", When: checkIsNot("grpc")},
 		{Name: "ServiceCheck.TaskName", By: "core/agent/alloc"},
 		{Name: "ServiceCheck.SuccessBeforePassing", By: "core/agent/checks"},
 		{Name: "ServiceCheck.FailuresBeforeCritical", By: "core/agent/checks"},
 		{Name: "ServiceCheck.FailuresBeforeWarning", By: "core/agent/checks"},
-		{Name: "ServiceCheck.Body", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Body", By: "core/agent/checks", Warn: "body of check (only checks of type http have it)", When: checkIsNot("http")},
 		{Name: "ServiceCheck.OnUpdate", By: "core/agent/checks"},
+		{Name: "ServiceCheck.Advertise", Warn: "advertise of check (use address_mode)"},
 		{Name: "CheckRestart.Limit", By: "core/agent/checks"},
 		{Name: "CheckRestart.Grace", By: "core/agent/checks"},
 		{Name: "CheckRestart.IgnoreWarnings", By: "core/agent/checks"},
+	}
+}
+
+// checkIsNot returns a condition: the check of the field has none of the types.
+func checkIsNot(types ...string) func(Place) bool {
+	return func(p Place) bool {
+		c, ok := p.Of.(*ServiceCheck)
+		return ok && c.Type != "" && !slices.Contains(types, strings.ToLower(c.Type))
 	}
 }
 

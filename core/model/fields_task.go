@@ -46,7 +46,7 @@ func fieldsOfTask() []Field {
 		{Name: "TaskCSIPluginConfig.StagePublishBaseDir", By: "core/agent/storage"},
 		{Name: "TaskCSIPluginConfig.HealthTimeout", By: "core/agent/storage"},
 		{Name: "TaskLifecycleConfig.Hook", By: "core/agent/task"},
-		{Name: "TaskLifecycleConfig.Sidecar", By: "core/agent/task"},
+		{Name: "TaskLifecycleConfig.Sidecar", By: "core/agent/task", Warn: "sidecar of lifecycle poststop (it runs when the other tasks have ended)", When: ofPoststop},
 		{Name: "TaskSchedule.Cron", By: "core/model.Window"},
 		{Name: "TaskScheduleCron.Start", By: "core/model.Window"},
 		{Name: "TaskScheduleCron.End", By: "core/model.Window"},
@@ -142,8 +142,14 @@ func fieldsOfResources() []Field {
 		{Name: "Port.Value", By: "core/schedule/feasible"},
 		{Name: "Port.To", By: "core/schedule/feasible"},
 		{Name: "Port.HostNetwork", By: "core/schedule/feasible"},
-		{Name: "Port.IgnoreCollision", By: "core/schedule/feasible"},
+		{Name: "Port.IgnoreCollision", By: "core/schedule/feasible", Warn: "ignore_collision of a port without static", When: ofDynamicPort},
 	}
+}
+
+// ofDynamicPort reports whether the place is of a port whose number a node chooses.
+func ofDynamicPort(p Place) bool {
+	port, ok := p.Of.(*Port)
+	return ok && port.Value == 0
 }
 
 func inTask(p Place) bool { return p.Task != nil }
@@ -161,6 +167,20 @@ func ofNode(p Place) bool {
 	return p.Task != nil || p.Group == nil || len(p.Group.Networks) == 0 || slices.Contains([]string{"", "host"}, p.Group.Networks[0].Mode)
 }
 
+// ofPoststop reports whether the place is of a task that runs after the others.
+func ofPoststop(p Place) bool {
+	l, ok := p.Of.(*TaskLifecycleConfig)
+	return ok && l.Hook == TaskLifecycleHookPoststop
+}
+
+// changeIsNot returns a condition: the template of the field has another change_mode.
+func changeIsNot(mode string) func(Place) bool {
+	return func(p Place) bool {
+		t, ok := p.Of.(*Template)
+		return ok && t.ChangeMode != mode
+	}
+}
+
 func fieldsOfFiles() []Field {
 	return []Field{
 		{Name: "TaskArtifact.GetterSource", By: "core/agent/artifact"},
@@ -174,8 +194,8 @@ func fieldsOfFiles() []Field {
 		{Name: "Template.DestPath", By: "core/agent/template"},
 		{Name: "Template.EmbeddedTmpl", By: "core/agent/template"},
 		{Name: "Template.ChangeMode", By: "core/agent/template"},
-		{Name: "Template.ChangeSignal", By: "core/agent/template"},
-		{Name: "Template.ChangeScript", By: "core/agent/alloc"},
+		{Name: "Template.ChangeSignal", By: "core/agent/template", Warn: "change_signal of template without change_mode signal", When: changeIsNot("signal")},
+		{Name: "Template.ChangeScript", By: "core/agent/alloc", Warn: "change_script of template without change_mode script", When: changeIsNot("script")},
 		{Name: "Template.Splay", By: "core/agent/template"},
 		{Name: "Template.Once", By: "core/agent/template"},
 		{Name: "Template.Perms", By: "core/agent/template"},

@@ -58,6 +58,28 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 		{"a NUMA node of nothing", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "t", Resources: &model.Resources{
 			CPU: 100, NUMA: &model.NUMA{Affinity: "prefer"},
 		}})}}, []string{"not acted on yet: numa affinity prefer without cores or devices of numa of web/t"}},
+		{"what only other types of checks have", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Services: []*model.Service{{Provider: "nomad", Checks: []*model.ServiceCheck{
+			{Type: "tcp", Path: "/", Method: "GET", Body: "b", Header: map[string][]string{"a": {"b"}}, Protocol: "https", Command: "c", Args: []string{"a"}, GRPCService: "s", GRPCUseTLS: true, TLSSkipVerify: true, TLSServerName: "n", Advertise: "a"},
+			{Type: "HTTP", Path: "/", Method: "GET", Body: "b", Header: map[string][]string{"a": {"b"}}, Protocol: "https", TLSSkipVerify: true, TLSServerName: "n"},
+			{Type: "grpc", GRPCService: "s", GRPCUseTLS: true, TLSSkipVerify: true, TLSServerName: "n"}, {Type: "script", Command: "c", Args: []string{"a"}},
+		}}}}}}, []string{
+			"not acted on yet: command of check (only checks of type script have it) of web", "not acted on yet: args of check (only checks of type script have it) of web",
+			"not acted on yet: path of check (only checks of type http have it) of web", "not acted on yet: protocol of check (only checks of type http have it) of web",
+			"not acted on yet: tls_server_name of check (only checks of type http and grpc have it) of web", "not acted on yet: tls_skip_verify of check (only checks of type http and grpc have it) of web",
+			"not acted on yet: method of check (only checks of type http have it) of web", "not acted on yet: header of check (only checks of type http have it) of web",
+			"not acted on yet: grpc_service of check (only checks of type grpc have it) of web", "not acted on yet: grpc_use_tls of check (only checks of type grpc have it) of web",
+			"not acted on yet: body of check (only checks of type http have it) of web", "not acted on yet: advertise of check (use address_mode) of web",
+		}},
+		{"what only other changes of templates have", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "t", Templates: []*model.Template{
+			{ChangeMode: "restart", ChangeSignal: "SIGHUP", ChangeScript: &model.ChangeScript{Command: "c"}},
+			{ChangeMode: "signal", ChangeSignal: "SIGHUP"}, {ChangeMode: "script", ChangeScript: &model.ChangeScript{Command: "c"}},
+		}})}}, []string{"not acted on yet: change_signal of template without change_mode signal of web/t", "not acted on yet: change_script of template without change_mode script of web/t"}},
+		{"a sidecar of nothing", &model.Job{TaskGroups: []*model.TaskGroup{group("web",
+			&model.Task{Name: "a", Lifecycle: &model.TaskLifecycleConfig{Hook: "poststop", Sidecar: true}}, &model.Task{Name: "b", Lifecycle: &model.TaskLifecycleConfig{Hook: "poststart", Sidecar: true}})}},
+			[]string{"not acted on yet: sidecar of lifecycle poststop (it runs when the other tasks have ended) of web/a"}},
+		{"a collision of nothing", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Networks: []*model.NetworkResource{{
+			DynamicPorts: []model.Port{{Label: "a", IgnoreCollision: true}}, ReservedPorts: []model.Port{{Label: "b", Value: 80, IgnoreCollision: true}}}}}}},
+			[]string{"not acted on yet: ignore_collision of a port without static of web"}},
 		{"stop on client", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "web", Disconnect: &model.DisconnectStrategy{StopOnClientAfter: &hour}}}}, nil},
 	} {
 		if got := c.job.NotActedOn(); !slices.Equal(got, c.want) {

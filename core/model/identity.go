@@ -215,6 +215,8 @@ func (i *WorkloadIdentity) validate(p *ValidationError) {
 	case "signal":
 		if i.ChangeSignal == "" {
 			bad("change_mode \"signal\" needs a change_signal")
+		} else if !isSignal(i.ChangeSignal) {
+			bad("change_signal: "+unknownSignal, i.ChangeSignal)
 		}
 	default:
 		bad("change_mode is %q, which is none of noop, restart, signal", i.ChangeMode)

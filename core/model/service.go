@@ -107,6 +107,7 @@ type ServiceCheck struct {
 	FailuresBeforeWarning  int
 	Body                   string
 	OnUpdate               string
+	Advertise              string `json:",omitempty"` // warned of: see JobFields
 }
 
 // CheckRestart restarts a task whose check stays unhealthy.

@@ -23,6 +23,9 @@ func (t *Task) validate(j *Job, tg *TaskGroup) ValidationError {
 	if t.KillTimeout < 0 {
 		p.addf("KillTimeout must be a positive value")
 	}
+	if t.KillSignal != "" && !isSignal(t.KillSignal) {
+		p.addf("kill_signal: "+unknownSignal, t.KillSignal)
+	}
 	if t.ShutdownDelay < 0 {
 		p.addf("ShutdownDelay must be a positive value")
 	}
@@ -189,6 +192,9 @@ func (t *Task) validateTemplate(p *ValidationError, n int, tmpl *Template) {
 	if tmpl.SourcePath == "" && tmpl.EmbeddedTmpl == "" {
 		p.addf("Template %d validation failed: Must specify a source path or have an embedded template", n)
 	}
+	if tmpl.SourcePath != "" && tmpl.EmbeddedTmpl != "" {
+		p.addf("Template %d validation failed: source and data exclude each other: %q would not be read", n, tmpl.SourcePath)
+	}
 	if tmpl.DestPath == "" {
 		p.addf("Template %d validation failed: Must specify a destination for the template", n)
 	} else if escapes("task", tmpl.DestPath) {
@@ -199,6 +205,8 @@ func (t *Task) validateTemplate(p *ValidationError, n int, tmpl *Template) {
 	case "signal":
 		if tmpl.ChangeSignal == "" {
 			p.addf("Template %d validation failed: Must specify signal value when change mode is signal", n)
+		} else if !isSignal(tmpl.ChangeSignal) {
+			p.addf("Template %d validation failed: change_signal: "+unknownSignal, n, tmpl.ChangeSignal)
 		}
 		if tmpl.Envvars {
 			p.addf("Template %d validation failed: cannot use signals with env var templates", n)

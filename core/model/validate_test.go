@@ -5,6 +5,7 @@ package model_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -190,4 +191,29 @@ func TestDiffListsTheTasksOfAChangedGroupThatDidNotChange(t *testing.T) {
 
 func same(f *model.FieldDiff, name, older, newer string) bool {
 	return f.Type == model.DiffTypeEdited && f.Name == name && f.Old == older && f.New == newer
+}
+
+func TestSignalsThatNoSystemHasAreRefused(t *testing.T) {
+	for signal, ok := range map[string]bool{
+		"SIGTERM": true, "term": true, "15": true, "SIGINFO": true, "SIGRTMIN+3": true, "${meta.signal}": true,
+		"SIGFOO": false, "SIG": false, "0": false, "65": false, "-1": false, "SIGRTMIN+": false, "SIG TERM": false,
+	} {
+		job := validJob()
+		task := job.TaskGroups[0].Tasks[0]
+		task.KillSignal = signal
+		task.Templates = []*model.Template{{EmbeddedTmpl: "x", DestPath: "local/x", ChangeMode: "signal", ChangeSignal: signal, Perms: "0644"}}
+		task.Identities = []*model.WorkloadIdentity{{Name: "x", File: true, ChangeMode: "signal", ChangeSignal: signal}}
+		said := strings.Count(fmt.Sprint(job.Validate()), fmt.Sprintf("signal %q is unknown; name it as SIGTERM, TERM or 15", signal))
+		if want := map[bool]int{true: 0, false: 3}[ok]; said != want {
+			t.Errorf("%q is refused at %d of 3 places: %v", signal, said, job.Validate())
+		}
+	}
+}
+
+func TestATemplateHasOneSource(t *testing.T) {
+	job := validJob()
+	job.TaskGroups[0].Tasks[0].Templates = []*model.Template{{SourcePath: "local/a", EmbeddedTmpl: "x", DestPath: "local/x", ChangeMode: "noop", Perms: "0644"}}
+	if err := job.Validate(); err == nil || !strings.Contains(err.Error(), `source and data exclude each other: "local/a" would not be read`) {
+		t.Errorf("got %v", err)
+	}
 }

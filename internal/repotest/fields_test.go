@@ -183,7 +183,6 @@ var folded = map[string]string{
 	"ScalingPolicy.Namespace":  "target",
 	"LogConfig.Enabled":        "disabled",
 	"Service.CheckRestart":     "the checks' check_restart",
-	"ServiceCheck.Advertise":   "Consul alone, whose services are not acted on",
 	"ConsulProxy.ExposeConfig": "expose",
 }
 
