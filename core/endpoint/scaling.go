@@ -5,6 +5,7 @@ package endpoint
 
 import (
 	"context"
+	"strings"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/fsm"
@@ -37,6 +38,20 @@ func preserve(job, old *model.Job, req *api.JobRegisterRequest) {
 	}
 }
 
+// checkTarget refuses a target that is not a group of the job: nothing else is scaled.
+func checkTarget(job *model.Job, target map[string]string) error {
+	for key, own := range map[string]string{"Namespace": job.Namespace, "Job": job.ID, "Task": ""} {
+		switch given := target[key]; {
+		case given == "" || given == own:
+		case key == "Task":
+			return errdefs.InvalidArgumentf("the target names task %q; only the count of a group can be scaled", given)
+		default:
+			return errdefs.InvalidArgumentf("the target's %s is %q, and the request is for job %q in namespace %q", strings.ToLower(key), given, job.ID, job.Namespace)
+		}
+	}
+	return nil
+}
+
 // ScaleJob sets the count of a group, or records a message about it.
 func (e *Endpoint) ScaleJob(ctx context.Context, req *api.JobScaleRequest) (*api.JobRegisterResponse, error) {
 	if err := e.registrationOpen(); err != nil {
@@ -44,6 +59,9 @@ func (e *Endpoint) ScaleJob(ctx context.Context, req *api.JobScaleRequest) (*api
 	}
 	cur, err := e.job(req.Namespace, req.JobID)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkTarget(cur, req.Target); err != nil {
 		return nil, err
 	}
 	group := req.Target["Group"]

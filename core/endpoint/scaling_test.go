@@ -158,3 +158,23 @@ func TestARegistrationKeepsTheCountsAndResourcesThatItAsksToKeep(t *testing.T) {
 		}
 	}
 }
+
+func TestATargetThatIsNoGroupOfTheJobIsNotScaled(t *testing.T) {
+	s := newServer(t)
+	s.register(draft("a", "service", ""))
+	two := int64(2)
+	for _, c := range []struct {
+		target map[string]string
+		want   string
+	}{
+		{map[string]string{"Namespace": "default", "Job": "a", "Group": "g"}, ""},
+		{map[string]string{"Group": "g", "Job": "b"}, `the target's job is "b", and the request is for job "a" in namespace "default"`},
+		{map[string]string{"Group": "g", "Namespace": "b"}, `the target's namespace is "b"`},
+		{map[string]string{"Group": "g", "Task": "t"}, `the target names task "t"; only the count of a group can be scaled`},
+	} {
+		_, err := s.ScaleJob(s.ctx, &api.JobScaleRequest{Namespace: "default", JobID: "a", Count: &two, Target: c.target})
+		if c.want == "" && err != nil || c.want != "" && (!errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v: got %v", c.target, err)
+		}
+	}
+}
