@@ -49,3 +49,22 @@ func TestAPluginsProcessGetsTheArgsOfItsBlock(t *testing.T) {
 		t.Errorf("it was told %q, %v", text, err)
 	}
 }
+
+func TestABlockThatIsForNoPluginIsToldAtTheStart(t *testing.T) {
+	log := func(blocks map[string]map[string]any, plugins ...string) string {
+		cfg := config(t, plugins...)
+		cfg.DriverConfig = blocks
+		var log bytes.Buffer
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})
+		h := start(t, cfg)
+		defer h.Close(false)
+		return log.String()
+	}
+	served := log(map[string]map[string]any{"panics": {}, "panisc": {}}, "panics")
+	if !strings.Contains(served, "a plugin block has no effect: no plugin, driver or device has its name: block=panisc") || strings.Contains(served, "block=panics") {
+		t.Errorf("the log says %s", served)
+	}
+	if none := log(nil); !strings.Contains(none, "there is no plugin, so this node has no drivers") {
+		t.Errorf("without plugins the log says %s", none)
+	}
+}

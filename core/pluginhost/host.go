@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -193,6 +194,7 @@ func (h *Host) Start(ctx context.Context) error {
 	go func() { first.Wait(); close(started) }()
 	select {
 	case <-started:
+		h.warnOfBlocks(files)
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("start the plugins: %w", ctx.Err())
@@ -214,6 +216,31 @@ func (h *Host) warnOfArgs(files []process.File) {
 	for name := range h.cfg.Args {
 		if !slices.ContainsFunc(files, func(f process.File) bool { return f.Name == name }) {
 			h.cfg.Logger.Warn("args are for the plugin whose file has the name of the block, and there is no such plugin", "plugin", name, "plugin_dir", h.cfg.Dir)
+		}
+	}
+}
+
+// warnOfBlocks warns of blocks of the agent's configuration for plugins, drivers and devices
+// that do not exist, and of a directory without plugins. While a plugin fails, nobody knows
+// what it would serve.
+func (h *Host) warnOfBlocks(files []process.File) {
+	if len(files) == 0 {
+		h.cfg.Logger.Warn("there is no plugin, so this node has no drivers and runs nothing", "plugin_dir", h.cfg.Dir)
+	}
+	var known []string
+	for _, f := range files {
+		known = append(known, f.Name)
+	}
+	for _, s := range h.Status() {
+		names := s.All()
+		if len(names) == 0 && s.LastError != nil {
+			return
+		}
+		known = append(known, names...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.cfg.DriverConfig)) {
+		if !slices.Contains(known, name) {
+			h.cfg.Logger.Warn("a plugin block has no effect: no plugin, driver or device has its name", "block", name, "known", known)
 		}
 	}
 }

@@ -68,6 +68,11 @@ func (n Names) Clone() Names {
 	return Names{Drivers: slices.Clone(n.Drivers), Devices: slices.Clone(n.Devices), Collectors: slices.Clone(n.Collectors), Networks: slices.Clone(n.Networks), Volumes: slices.Clone(n.Volumes), Registries: slices.Clone(n.Registries)}
 }
 
+// All returns the names of all kinds.
+func (n Names) All() []string {
+	return slices.Concat(n.Drivers, n.Devices, n.Collectors, n.Networks, n.Volumes, n.Registries)
+}
+
 // Of returns the names by kind.
 func (p Parts) Of(s *Set) Names {
 	of := func(kind anyKind) []string { return p.names(func(k anyKind) bool { return k == kind }) }
