@@ -4,6 +4,7 @@
 package membership
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/serf/serf"
@@ -84,7 +86,12 @@ type Membership struct {
 	tags    map[string]string
 	changed chan struct{} // closed at the next change
 	closing bool
+
+	pruned time.Duration // how long the library takes at most to remove a server
 }
+
+// pruneSlack is added to the time that the library lets pass before it removes a server.
+const pruneSlack = 2 * time.Second
 
 // Start begins to gossip. Join finds other servers.
 func Start(cfg Config) (*Membership, error) {
@@ -98,6 +105,7 @@ func Start(cfg Config) (*Membership, error) {
 		return nil, err
 	}
 	m.tags = conf.Tags
+	m.pruned = conf.BroadcastTimeout + conf.LeavePropagateDelay + pruneSlack
 	go m.watch() // serf sends events before Create returns
 	if m.serf, err = serf.Create(conf); err != nil {
 		m.endWatch()
@@ -250,8 +258,9 @@ func (m *Membership) Twin() string {
 // ForceLeave marks a failed server as left; prune also removes it from the list. It has no
 // effect on an alive server, which would refute it at once, or on an unknown one. The
 // gossip tells the servers that are alive at that moment, normally each of them once; if a
-// server misses it, repeat the call.
-func (m *Membership) ForceLeave(name string, prune bool) error {
+// server misses it, repeat the call. With prune it returns when the server is removed here,
+// which takes seconds if nobody has noticed yet that it has failed.
+func (m *Membership) ForceLeave(ctx context.Context, name string, prune bool) error {
 	if !strings.Contains(name, ".") {
 		name += "." + m.cfg.Region
 	}
@@ -262,7 +271,22 @@ func (m *Membership) ForceLeave(name string, prune bool) error {
 	if err := ask(name); err != nil {
 		return fmt.Errorf("make %s leave: %w", name, err)
 	}
-	return nil
+	if !prune {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.pruned)
+	defer cancel()
+	for {
+		changed := m.Changed()
+		if !slices.ContainsFunc(m.Members(), func(other Member) bool { return other.Name == name }) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return errdefs.Unavailablef("%s is still a member; a server that is alive cannot be removed so", name)
+		}
+	}
 }
 
 // Leave tells the others that this server leaves. Close follows.

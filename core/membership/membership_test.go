@@ -117,20 +117,20 @@ func TestServersFindEachOtherAndSeeWhoFailsAndWhoLeaves(t *testing.T) {
 
 	c.stop()
 	a.sees("c.global", membership.Failed)
-	if err := a.ForceLeave("c", false); err != nil {
+	if err := a.ForceLeave(t.Context(), "c", false); err != nil {
 		t.Fatal(err)
 	}
 	b.sees("c.global", membership.Left)
 	// A server that missed the word hears of it when it is repeated: on a machine so loaded
 	// that a takes b for failed for a moment, nobody is told.
 	testkit.Eventually(t, "a and b have forgotten c", func() bool {
-		if err := a.ForceLeave("c", true); err != nil {
+		if err := a.ForceLeave(t.Context(), "c", true); err != nil {
 			t.Fatal(err)
 		}
 		knows := func(m membership.Member) bool { return m.Name == "c.global" }
 		return !slices.ContainsFunc(a.Members(), knows) && !slices.ContainsFunc(b.Members(), knows)
 	})
-	if err := a.ForceLeave("nobody", false); err != nil {
+	if err := a.ForceLeave(t.Context(), "nobody", false); err != nil {
 		t.Errorf("an unknown server: %v", err)
 	}
 
@@ -365,5 +365,18 @@ func TestTheLogHasNoRawTags(t *testing.T) {
 	membership.Passed(hclog.New(&hclog.LoggerOptions{Output: &out}), "2026/11/28 09:19:47 [WARN] memberlist: Refuting an alive message for 'evil.global' (10.77.0.6:4648) meta:("+raw+" VS "+raw+"), vsn:([1 5 2] VS [1 5 2])\n")
 	if want := "meta:([...] VS [...]), vsn:([1 5 2] VS [1 5 2])"; !strings.Contains(out.String(), want) {
 		t.Errorf("logged %s", out.String())
+	}
+}
+
+func TestAServerThatNobodyMissesYetIsGoneWhenItsRemovalIsAnswered(t *testing.T) {
+	a, b := start(t, "a", nil), start(t, "b", nil)
+	b.joins(a)
+	a.sees("b.global", membership.Alive)
+	b.stop()
+	if err := a.ForceLeave(t.Context(), "b.global", true); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(a.Members(), func(m membership.Member) bool { return m.Name == "b.global" }) {
+		t.Errorf("a knows of %+v", a.Members())
 	}
 }

@@ -51,6 +51,7 @@ func world() map[string]string {
 	for _, path := range []string{"/v1/job/web/versions/good/tag", "/v1/namespace/dev", "/v1/node/pool/p", "/v1/operator/raft/peer", "/v1/operator/keyring/key/k", "/v1/service/s/id"} {
 		w["DELETE "+path] = "{}"
 	}
+	w["GET /v1/agent/members"] = `{"Members":[{"Name":"s1.global"}]}`
 	w["PUT /v1/agent/join"] = `{"num_joined":2}`
 	return w
 }
@@ -87,6 +88,7 @@ func TestCommandsAskTheAPIForWhatTheirFlagsSay(t *testing.T) {
 		"node meta apply -unset x a=b":                                                `PUT /v1/client/metadata?node_id= {"Meta":{"a":"b","x":null},"NodeID":""}`,
 		"node config -update-servers h:1 h:2":                                         `PUT /v1/agent/servers?address=h%3A1&address=h%3A2`,
 		"server join h:1 h:2":                                                         `PUT /v1/agent/join?address=h%3A1&address=h%3A2`,
+		"server force-leave s1.global":                                                `PUT /v1/agent/force-leave?node=s1.global`,
 		"server force-leave -prune s1":                                                `PUT /v1/agent/force-leave?node=s1&prune=true`,
 		"operator raft remove-peer -peer-id x":                                        `DELETE /v1/operator/raft/peer?id=x`,
 		"operator raft transfer-leadership -peer-address h:1":                         `PUT /v1/operator/raft/transfer-leadership?address=h%3A1`,
@@ -199,5 +201,13 @@ func TestQuestionsAreAskedAtATerminalAndRefusedElsewhere(t *testing.T) {
 	f = newFake(t, world())
 	if r := f.at(t, with("", false), "job", "stop", "-detach", "web"); r.code != 0 || len(f.writes()) != 1 {
 		t.Errorf("a whole id needs no answer: exit code %d, asked %v: %s", r.code, f.writes(), r.err)
+	}
+}
+
+func TestAServerThatDoesNotExistIsNotMadeToLeave(t *testing.T) {
+	f := newFake(t, world())
+	r := f.at(t, nil, "server", "force-leave", "nobody")
+	if r.code != 1 || !strings.Contains(r.err, `no server is called "nobody"; list them with: drover server members`) || len(f.writes()) > 0 {
+		t.Errorf("%d, %q, written %q", r.code, r.err, f.writes())
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 
+	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -87,6 +89,13 @@ func serverForceLeave() spec {
 		setup: func(fs *flag.FlagSet) run {
 			prune := fs.Bool("prune", false, "Removes the server completely, instead of marking it as left.")
 			return func(ctx context.Context, s *session, args []string) error {
+				members, err := s.client.Members(ctx)
+				if err != nil {
+					return err
+				}
+				if !slices.ContainsFunc(members.Members, func(m *api.AgentMember) bool { return m.Name == args[0] || strings.HasPrefix(m.Name, args[0]+".") }) {
+					return fmt.Errorf("no server is called %q; list them with: drover server members", args[0])
+				}
 				return s.client.ForceLeave(ctx, args[0], *prune)
 			}
 		},

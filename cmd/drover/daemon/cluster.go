@@ -117,12 +117,12 @@ func (d *Daemon) JoinServers(ctx context.Context, addresses []string) (int, erro
 }
 
 // ForceLeave marks a failed server as left; prune also removes it from the list.
-func (d *Daemon) ForceLeave(_ context.Context, name string, prune bool) error {
+func (d *Daemon) ForceLeave(ctx context.Context, name string, prune bool) error {
 	m := d.server.Members()
 	if m == nil {
 		return errdefs.FailedPreconditionf("a development agent knows no other servers")
 	}
-	return m.ForceLeave(name, prune)
+	return m.ForceLeave(ctx, name, prune)
 }
 
 // Leader returns the rpc address of the leader, or "" if there is none.
