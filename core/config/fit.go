@@ -31,7 +31,7 @@ func fit(t reflect.Type, tree map[string]any, path string) (unknown []string) {
 		for of.Kind() == reflect.Pointer {
 			of = of.Elem()
 		}
-		if reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		if of.Kind() != reflect.Map && reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 			continue // it reads what it is given
 		}
 		if block, ok := value.(map[string]any); ok && (of.Kind() == reflect.Struct || of.Kind() == reflect.Map) {

@@ -78,9 +78,12 @@ client {
 }
 telemetry {
   prometheus_metrics = "1"
+}
+consul {
+  ssl = "true"
 }`
 	js := `{"ports": {"http": "5646"}, "server": [{"enabled": "true", "bootstrap_expect": "1"}], "client": {"enabled": "false", "node_class": 7,
- "gc_disk_usage_threshold": "77.5", "meta": {"n": 1, "b": true}}, "telemetry": {"prometheus_metrics": "1"}}`
+ "gc_disk_usage_threshold": "77.5", "meta": {"n": 1, "b": true}}, "telemetry": {"prometheus_metrics": "1"}, "consul": {"ssl": "true"}}`
 	for name, text := range map[string]string{"a.hcl": hcl, "a.json": js} {
 		c := config.Defaults()
 		c.Client.Enabled = true
@@ -88,7 +91,7 @@ telemetry {
 			t.Fatal(err)
 		}
 		if c.Ports.HTTP != 5646 || !c.Server.Enabled || c.Server.BootstrapExpect != 1 || c.Client.Enabled || c.Client.NodeClass != "7" ||
-			c.Client.GCDiskUsage != 77.5 || c.Client.Meta["n"] != "1" || c.Client.Meta["b"] != "true" || !c.Telemetry.PrometheusMetrics {
+			c.Client.GCDiskUsage != 77.5 || c.Client.Meta["n"] != "1" || c.Client.Meta["b"] != "true" || !c.Telemetry.PrometheusMetrics || c.Consul["default"].SSL == nil || !*c.Consul["default"].SSL {
 			t.Errorf("%s: got %+v", name, c)
 		}
 	}
@@ -106,6 +109,10 @@ telemetry {
 func TestUnknownKeysAreNamedByTheirPaths(t *testing.T) {
 	err := config.Defaults().Merge("a.hcl", []byte("client {\n stats {\n  x = 1\n }\n template {\n  wait {\n   enabled = true\n  }\n }\n}\nservers = []\nhost_volume \"x\" {\n path = \"/x\"\n}"))
 	if err == nil || !strings.Contains(err.Error(), `unknown key "client.stats", "client.template.wait.enabled", "host_volume", "servers"`) {
+		t.Errorf("got %v", err)
+	}
+	err = config.Defaults().Merge("a.hcl", []byte("consul {\n adress = \"x\"\n}"))
+	if err == nil || !strings.Contains(err.Error(), `unknown key "consul.default.adress"`) {
 		t.Errorf("got %v", err)
 	}
 	err = config.Defaults().Merge("a.hcl", []byte("client {\n host_volume \"x\" {\n  pat = \"/x\"\n }\n}"))
