@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
@@ -46,6 +49,9 @@ func (s *session) listEver(ctx context.Context, q *paging, ui bool) error {
 	})
 }
 
+// evalStatuses are the values of -status.
+var evalStatuses = []string{model.EvalStatusBlocked, model.EvalStatusPending, model.EvalStatusComplete, model.EvalStatusFailed, model.EvalStatusCancelled}
+
 func evalList() spec {
 	return spec{
 		usage: "eval list [options]", synopsis: "Lists evaluations", output: true,
@@ -56,6 +62,9 @@ func evalList() spec {
 			all := allFlag(fs, "evaluations")
 			show := uiFlag(fs)
 			return func(ctx context.Context, s *session, _ []string) error {
+				if *status != "" && !slices.Contains(evalStatuses, *status) {
+					return fmt.Errorf("-status %q: use one of %s", *status, strings.Join(evalStatuses, ", "))
+				}
 				q.Params = url.Values{}
 				for name, v := range map[string]string{"job": *job, "status": *status} {
 					if v != "" {

@@ -120,6 +120,7 @@ func TestUsesThatMakeNoSenseAreRefusedBeforeAnythingIsAsked(t *testing.T) {
 		"node drain -disable -force aaaa":             "need -enable",
 		"node drain -enable -deadline -1s aaaa":       "longer than 0",
 		"node eligibility -enable":                    "give either a node or -self",
+		"eval list -status done":                      `-status "done": use one of blocked, pending, complete, failed, canceled`,
 		"eval delete":                                 "give either an evaluation or -filter",
 		"job history -diff-version 1 web":             "need -p",
 		"job inspect -with-vars web":                  "-with-vars needs -hcl",

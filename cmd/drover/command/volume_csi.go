@@ -5,6 +5,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -446,6 +447,8 @@ func (s *session) onlyCSIPlugin(ctx context.Context, id string) (string, error) 
 		found = append(found, candidate{p.ID, p.Provider})
 	}
 	switch {
+	case len(found) == 0 && id == "":
+		return "", errors.New("the cluster has no CSI driver; drivers are jobs with a csi_plugin block")
 	case len(found) == 0:
 		return "", fmt.Errorf("no CSI driver with prefix or id %q found; list them with: drover plugin status -type csi", id)
 	case len(found) > 1 && id == "":
