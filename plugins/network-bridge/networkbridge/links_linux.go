@@ -194,7 +194,7 @@ func (s settings) link(rec *record, br netlink.Link, ns netns.NsHandle, in *netl
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MasterIndex, attrs.Flags = outsideName(rec.AllocID), br.Attrs().Index, net.FlagUp
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: insideName, PeerNamespace: netlink.NsFd(ns)}); err != nil {
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: insideName, PeerHardwareAddr: rec.hardwareAddress(), PeerNamespace: netlink.NsFd(ns)}); err != nil {
 		return nil, nil, errdefs.FailedPreconditionf("make the link %s of alloc %s: %w", attrs.Name, rec.AllocID, err)
 	}
 	if outside, err = netlink.LinkByName(attrs.Name); err == nil {
@@ -221,6 +221,19 @@ func (s settings) bringUp(br, outside netlink.Link) error {
 	}
 	if err := netlink.LinkSetUp(outside); err != nil {
 		return fmt.Errorf("bring the link %s up: %w", outside.Attrs().Name, err)
+	}
+	return nil
+}
+
+// hardwareAddress returns that of the interface of an alloc, which follows from its IPv4 address:
+// whoever has spoken with the last alloc of that address has not to find out that another has it.
+// It is nil without one.
+func (r *record) hardwareAddress() net.HardwareAddr {
+	for _, p := range r.Addresses {
+		if a := p.Addr(); a.Is4() {
+			ip := a.As4()
+			return append(net.HardwareAddr{0x02, 0xd2}, ip[:]...) // of no maker of hardware
+		}
 	}
 	return nil
 }

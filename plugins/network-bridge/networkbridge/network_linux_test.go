@@ -305,6 +305,42 @@ func TestTheBridgeKeepsItsHardwareAddressWhileAllocsComeAndEnd(t *testing.T) {
 	t.Run("of a bridge that was there", func(t *testing.T) { round(t, b.fresh()) })
 }
 
+// Others keep the hardware address of an address for up to a minute.
+func TestTheNextAllocOfAnAddressHasItsHardwareAddress(t *testing.T) {
+	b := newBed(t)
+	n := b.fresh()
+	seen := map[string]string{}
+	for _, id := range []string{"first", "second"} {
+		var a *network.Attachment
+		for { // the address of the first is given out again as soon as nothing is translated to it
+			var err error
+			if a, err = n.Create(t.Context(), network.Request{AllocID: id, Network: "bridge"}); err != nil {
+				t.Fatal(err)
+			}
+			if id == "first" || seen[a.Addresses[0].Prefix] != "" {
+				break
+			}
+			if err := n.Destroy(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var link *net.Interface
+		if err := inside(t, a.Path, func() (err error) {
+			link, err = net.InterfaceByName(a.Interface)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if before := seen[a.Addresses[0].Prefix]; before != "" && before != link.HardwareAddr.String() {
+			t.Errorf("%s was at %s and is at %s", a.Addresses[0].Prefix, before, link.HardwareAddr)
+		}
+		seen[a.Addresses[0].Prefix] = link.HardwareAddr.String()
+		if err := n.Destroy(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestANamespaceWithoutIPv6GetsItWithTheNetwork(t *testing.T) {
 	b := newBed(t)
 	name := b.bridge + "-six"

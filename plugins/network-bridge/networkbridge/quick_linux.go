@@ -93,6 +93,9 @@ func (s settings) fresh(rec *record, br netlink.Link, ns netns.NsHandle) (netlin
 	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
 	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC) // which cannot be up before it has its other end
 	peer.AddRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(insideName))
+	if hw := rec.hardwareAddress(); hw != nil {
+		peer.AddRtAttr(unix.IFLA_ADDRESS, hw)
+	}
 	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(ns)))
 	r.AddData(info)
 	if _, err := r.Execute(unix.NETLINK_ROUTE, 0); err != nil {
