@@ -4,6 +4,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -65,5 +66,27 @@ func change(row, v *model.CSIVolume) {
 	row.RequestedCapabilities, row.MountOptions, row.Driver, row.Attaches = v.RequestedCapabilities, v.MountOptions, v.Driver, v.Attaches
 	if v.RequestedTopologies != nil {
 		row.RequestedTopologies = v.RequestedTopologies
+	}
+}
+
+// keepUnsaid gives v, which registers an existing volume again, what it leaves out and the
+// storage system has told of the volume: without the context, nodes could not mount it.
+func keepUnsaid(old, v *model.CSIVolume) {
+	v.ExternalID = cmp.Or(v.ExternalID, old.ExternalID)
+	if v.ExternalID != old.ExternalID { // which is refused
+		return
+	}
+	v.Capacity = cmp.Or(v.Capacity, old.Capacity)
+	if len(v.Context) == 0 {
+		v.Context = old.Context
+	}
+	if len(v.Parameters) == 0 {
+		v.Parameters = old.Parameters
+	}
+	if len(v.Topologies) == 0 {
+		v.Topologies = old.Topologies
+	}
+	if v.RequestedTopologies == nil {
+		v.RequestedTopologies = old.RequestedTopologies
 	}
 }

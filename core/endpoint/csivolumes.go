@@ -103,6 +103,9 @@ func (e *Endpoint) admitCSIVolume(view *state.View, v *model.CSIVolume, secrets 
 	v.Topologies = slices.DeleteFunc(v.Topologies, func(t *model.CSITopology) bool { return t == nil })
 	old := view.CSIVolumeByID(v.Namespace, v.ID)
 	if register {
+		if old != nil {
+			keepUnsaid(old, v)
+		}
 		v.ExternalID = cmp.Or(v.ExternalID, v.ID) // as with the reference
 	} else {
 		if old != nil && v.ExternalID == old.ExternalID {

@@ -267,3 +267,30 @@ func TestASnapshotHasAName(t *testing.T) {
 		}
 	}
 }
+
+func TestAVolumeThatIsRegisteredAgainKeepsWhatTheRequestLeavesOut(t *testing.T) {
+	s := newServer(t)
+	newArray(t, s, map[string]string{"n1": "org.a"})
+	if _, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("db"), nil); err != nil {
+		t.Fatal(err)
+	}
+	row := s.Store.View().CSIVolumeByID("default", "db").Copy()
+	row.Context, row.Topologies = map[string]string{"server": "10.0.0.1"}, []*model.CSITopology{{Segments: map[string]string{"zone": "a"}}}
+	if _, _, err := s.Raft.Propose(s.ctx, encode(t, &fsm.PutCSIVolume{Volume: row})); err != nil {
+		t.Fatal(err)
+	}
+	again := arrayVolume("db")
+	again.MountOptions = &model.CSIMountOptions{FSType: "xfs"}
+	if _, _, err := s.RegisterCSIVolume(s.ctx, again, nil); err != nil {
+		t.Fatal(err)
+	}
+	now := s.Store.View().CSIVolumeByID("default", "db")
+	if now.ExternalID != row.ExternalID || now.Context["server"] != "10.0.0.1" || len(now.Topologies) != 1 || now.Capacity != row.Capacity || now.MountOptions.FSType != "xfs" {
+		t.Errorf("now %+v", now)
+	}
+	other := arrayVolume("db")
+	other.ExternalID = "another"
+	if _, _, err := s.RegisterCSIVolume(s.ctx, other, nil); err == nil || !strings.Contains(err.Error(), "cannot change") {
+		t.Errorf("another volume under its id: %v", err)
+	}
+}
