@@ -5,6 +5,7 @@ package drivercheck
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -30,15 +31,15 @@ func checkSignal(b *bench) {
 	if err := b.d.SignalTask(b.ctx, config.ID, "SIGINT"); err != nil {
 		b.t.Fatalf("SignalTask: %v", err)
 	}
-	number := 2
+	numbers := []int{2}
 	if !onMachine(b.d) && b.goesOn(config.ID) {
-		number = 9 // process 1 of a PID namespace ignores signals that it does not handle
+		numbers = []int{2, 9} // process 1 of a PID namespace ignores signals that it does not handle, or it takes its time
 		if err := b.d.SignalTask(b.ctx, config.ID, "SIGKILL"); err != nil {
 			b.t.Fatalf("SignalTask: %v", err)
 		}
 	}
-	if r := b.wait(config.ID); r.Successful() || !b.subject.Foreign && (r.Signal != number || r.ExitCode != 128+number) {
-		b.t.Errorf("result %+v, want signal %d and exit code %d", r, number, 128+number)
+	if r := b.wait(config.ID); r.Successful() || !b.subject.Foreign && (!slices.Contains(numbers, r.Signal) || r.ExitCode != 128+r.Signal) {
+		b.t.Errorf("result %+v, want one of the signals %v and an exit code of 128 more", r, numbers)
 	}
 	b.refused("signalling a task that has ended", b.d.SignalTask(b.ctx, config.ID, "SIGINT"), errdefs.FailedPrecondition)
 }
