@@ -117,6 +117,9 @@ func TestFilesOfAnAllocCanBeReadButNothingElse(t *testing.T) {
 	}
 	for _, path := range []string{"../../../../etc/passwd", "/../../../etc/passwd", "t/../../../x", "t/local/link", "t/local/folder/passwd", "t/secrets/s", "t/secrets"} {
 		for _, route := range []string{"cat", "readat", "ls", "stat", "stream"} {
+			if strings.HasPrefix(path, "t/secrets") && (route == "ls" || route == "stat") {
+				continue // names and sizes of secrets are told, as the reference does
+			}
 			code, body := a.HTTPGet("/v1/client/fs/" + route + "/" + id + "?offset=0&limit=10&follow=false&path=" + url.QueryEscape(path))
 			// For cat and readat, the reference answers 200 with the error as the body.
 			refused := code >= 400 || strings.Contains(body, "escapes") || strings.Contains(body, "prohibited") || strings.Contains(body, "no such file")
