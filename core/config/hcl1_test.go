@@ -157,3 +157,13 @@ func TestALogLevelThatIsNoneIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestQuotedKeysOfABlockAroundAnotherAreRead(t *testing.T) {
+	c := &config.Config{}
+	if err := c.Merge("a.hcl", []byte("client {\n  meta {\n    \"a\" = \"1\"\n  }\n  \"node_class\" = \"c\"\n}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if c.Client.NodeClass != "c" || c.Client.Meta["a"] != "1" {
+		t.Errorf("read %+v", c.Client)
+	}
+}

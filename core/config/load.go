@@ -19,6 +19,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/drover-project/drover/core/hcl1"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -147,11 +148,11 @@ func parseTree(name string, src []byte) (map[string]any, error) {
 		return tree, nil
 	}
 	src = allowQuotedKeys(src, name)
-	lines := &broken{source: src, text: src}
+	var lines hcl1.Edits
 	file, diags := hclsyntax.ParseConfig(src, name, hcl.InitialPos)
 	if diags.HasErrors() {
-		if lines = breakLines(src, name); lines.changed() {
-			file, diags = hclsyntax.ParseConfig(lines.text, name, hcl.InitialPos)
+		if lines = breakLines(src, name); len(lines) > 0 {
+			file, diags = hclsyntax.ParseConfig(lines.Apply(src), name, hcl.InitialPos)
 		}
 	}
 	var tree map[string]any
@@ -159,7 +160,7 @@ func parseTree(name string, src []byte) (map[string]any, error) {
 		tree, diags = bodyTree(file.Body.(*hclsyntax.Body), 0)
 	}
 	if diags.HasErrors() {
-		lines.restore(diags)
+		lines.Restore(diags, src)
 		return nil, errdefs.New(errdefs.InvalidArgument, diags)
 	}
 	return tree, nil

@@ -4,47 +4,11 @@
 package config
 
 import (
-	"bytes"
-
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/drover-project/drover/core/hcl1"
 )
-
-// broken is a file whose blocks have each item on a line of its own.
-type broken struct {
-	source []byte
-	text   []byte
-	breaks []int // offsets in text of the line breaks that source does not have
-}
-
-func (b *broken) changed() bool { return !bytes.Equal(b.source, b.text) }
-
-// restore makes the places of errors in text those in the source.
-func (b *broken) restore(diags hcl.Diagnostics) {
-	if !b.changed() {
-		return
-	}
-	place := func(p *hcl.Pos) {
-		added := 0
-		for _, at := range b.breaks {
-			if at < p.Byte {
-				added++
-			}
-		}
-		p.Byte = min(p.Byte-added, len(b.source))
-		before := b.source[:p.Byte]
-		p.Line = 1 + bytes.Count(before, []byte("\n"))
-		p.Column = 1 + p.Byte - (1 + bytes.LastIndexByte(before, '\n'))
-	}
-	for _, d := range diags {
-		for _, r := range []*hcl.Range{d.Subject, d.Context} {
-			if r != nil {
-				place(&r.Start)
-				place(&r.End)
-			}
-		}
-	}
-}
 
 // breakLines supports blocks with several items, or with blocks, on one line, such as
 //
@@ -53,22 +17,14 @@ func (b *broken) restore(diags hcl.Diagnostics) {
 //
 // which the reference's configuration may contain but HCL 2 does not support. It puts each
 // item on a line of its own. The parser reports what else is wrong.
-func breakLines(src []byte, name string) *broken {
-	out := &broken{source: src}
+func breakLines(src []byte, name string) (out hcl1.Edits) {
 	tokens, diags := hclsyntax.LexConfig(src, name, hcl.InitialPos)
 	if diags.HasErrors() {
-		out.text = src
-		return out
+		return nil
 	}
 	var bodies []bool // of each open bracket: whether it is that of a block
 	inBody := func() bool { return len(bodies) == 0 || bodies[len(bodies)-1] }
-	copied := 0
-	breakAt := func(offset int) {
-		out.text = append(out.text, src[copied:offset]...)
-		copied = offset
-		out.breaks = append(out.breaks, len(out.text))
-		out.text = append(out.text, '\n')
-	}
+	breakAt := func(offset int) { out = append(out, hcl1.Edit{From: offset, To: offset, Text: "\n"}) }
 	for i, t := range tokens {
 		fresh := i == 0 || startsLine(tokens[i-1].Type)
 		switch t.Type {
@@ -89,8 +45,7 @@ func breakLines(src []byte, name string) *broken {
 			}
 		case hclsyntax.TokenComma:
 			if inBody() { // in place of a line break
-				out.text = append(append(out.text, src[copied:t.Range.Start.Byte]...), '\n')
-				copied = t.Range.End.Byte
+				out = append(out, hcl1.Edit{From: t.Range.Start.Byte, To: t.Range.End.Byte, Text: "\n"})
 			}
 		case hclsyntax.TokenIdent:
 			if inBody() && !fresh && beginsItem(tokens, i) {
@@ -98,7 +53,6 @@ func breakLines(src []byte, name string) *broken {
 			}
 		}
 	}
-	out.text = append(out.text, src[copied:]...)
 	return out
 }
 

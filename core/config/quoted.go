@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/drover-project/drover/core/hcl1"
 )
 
 // allowQuotedKeys supports blocks with quoted keys, such as
@@ -45,11 +47,12 @@ func allowQuotedKeys(src []byte, name string) []byte {
 			}
 		}
 	}
-	out := src
-	for _, place := range slices.Backward(slices.Compact(at)) {
-		out = slices.Insert(slices.Clone(out), place, []byte("= ")...)
+	slices.Sort(at) // an outer block may be told of after one in it
+	var out hcl1.Edits
+	for _, place := range slices.Compact(at) {
+		out = append(out, hcl1.Edit{From: place, To: place, Text: "= "})
 	}
-	return out
+	return out.Apply(src)
 }
 
 // quotedKey reports whether the item of a block that begins at token i is "name" =.

@@ -4,15 +4,15 @@
 package jobspec
 
 import (
-	"bytes"
 	"encoding/hex"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/drover-project/drover/core/hcl1"
 )
 
 // The reference reads specifications of volumes, namespaces, node pools and variables as HCL 1,
@@ -36,12 +36,6 @@ var (
 	objectShape   = shape{blocks: []string{"meta", "capabilities", "node_pool_config", "scheduler_config"}}
 	variableShape = shape{objects: []string{"items"}}
 )
-
-// edit replaces bytes of a source.
-type edit struct {
-	from, to int
-	text     string
-}
 
 // quotedPrefix begins the identifier that stands for a quoted key which is none.
 const quotedPrefix = "quoted_key_"
@@ -70,13 +64,10 @@ func parseSpec(src []byte, filename string, s shape) (*hclsyntax.Body, []byte, f
 		body, diags := parseBody(src, filename)
 		return body, src, same, diags
 	}
-	out := slices.Clone(src)
-	for _, e := range slices.Backward(edits) {
-		out = slices.Replace(out, e.from, e.to, []byte(e.text)...)
-	}
+	out := edits.Apply(src)
 	back := func(diags hcl.Diagnostics) hcl.Diagnostics {
+		edits.Restore(diags, src)
 		for _, d := range diags {
-			d.Subject, d.Context = original(d.Subject, src, edits), original(d.Context, src, edits)
 			d.Detail = standIn.ReplaceAllStringFunc(d.Detail, keyName)
 		}
 		return diags
@@ -86,7 +77,7 @@ func parseSpec(src []byte, filename string, s shape) (*hclsyntax.Body, []byte, f
 }
 
 // edits returns what makes src HCL 2, in order.
-func (s shape) edits(src []byte, filename string) (out []edit) {
+func (s shape) edits(src []byte, filename string) (out hcl1.Edits) {
 	tokens, diags := hclsyntax.LexConfig(src, filename, hcl.InitialPos)
 	if diags.HasErrors() {
 		return nil // the parser reports them
@@ -110,13 +101,13 @@ func (s shape) edits(src []byte, filename string) (out []edit) {
 			block := inBlock() && (kind(i-1) == hclsyntax.TokenIdent || kind(i-1) == hclsyntax.TokenCQuote)
 			switch {
 			case block && kind(i-1) == hclsyntax.TokenIdent && slices.Contains(s.objects, string(tokens[i-1].Bytes)):
-				out, block = append(out, edit{at.Start.Byte, at.Start.Byte, "= "}), false
+				out, block = append(out, hcl1.Edit{From: at.Start.Byte, To: at.Start.Byte, Text: "= "}), false
 			case inBlock() && kind(i-1) == hclsyntax.TokenEqual && kind(i-2) == hclsyntax.TokenIdent && slices.Contains(s.blocks, string(tokens[i-2].Bytes)):
 				equal := tokens[i-1].Range
-				out, block = append(out, edit{equal.Start.Byte, equal.End.Byte, " "}), true
+				out, block = append(out, hcl1.Edit{From: equal.Start.Byte, To: equal.End.Byte, Text: " "}), true
 			}
 			if blocks = append(blocks, block); block && !endsLine(kind(i+1)) && kind(i+1) != hclsyntax.TokenCBrace {
-				out = append(out, edit{at.End.Byte, at.End.Byte, "\n"})
+				out = append(out, hcl1.Edit{From: at.End.Byte, To: at.End.Byte, Text: "\n"})
 			}
 		case hclsyntax.TokenCBrace:
 			if len(blocks) == 0 {
@@ -127,10 +118,10 @@ func (s shape) edits(src []byte, filename string) (out []edit) {
 				continue
 			}
 			if before := kind(i - 1); !endsLine(before) && before != hclsyntax.TokenOBrace && ended != i-1 {
-				out = append(out, edit{at.Start.Byte, at.Start.Byte, "\n"})
+				out = append(out, hcl1.Edit{From: at.Start.Byte, To: at.Start.Byte, Text: "\n"})
 			}
 			if after := kind(i + 1); !endsLine(after) && after != hclsyntax.TokenComma {
-				out, ended = append(out, edit{at.End.Byte, at.End.Byte, "\n"}), i
+				out, ended = append(out, hcl1.Edit{From: at.End.Byte, To: at.End.Byte, Text: "\n"}), i
 			}
 		case hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
 			blocks = append(blocks, false)
@@ -141,7 +132,7 @@ func (s shape) edits(src []byte, filename string) (out []edit) {
 			blocks = blocks[:len(blocks)-1]
 		case hclsyntax.TokenComma:
 			if inBlock() {
-				out, ended = append(out, edit{at.Start.Byte, at.End.Byte, "\n"}), i
+				out, ended = append(out, hcl1.Edit{From: at.Start.Byte, To: at.End.Byte, Text: "\n"}), i
 			}
 		case hclsyntax.TokenOQuote, hclsyntax.TokenIdent:
 			if before := kind(i - 1); !inBlock() || !endsLine(before) && before != hclsyntax.TokenOBrace && ended != i-1 {
@@ -155,7 +146,7 @@ func (s shape) edits(src []byte, filename string) (out []edit) {
 
 // keyEdits returns what makes an item of HCL 2 of one that begins with a key, if it does: a name
 // without quotes and "=".
-func keyEdits(item hclsyntax.Tokens) (out []edit) {
+func keyEdits(item hclsyntax.Tokens) (out hcl1.Edits) {
 	last := 0 // the last token of the name
 	if item[0].Type == hclsyntax.TokenOQuote {
 		last = 2
@@ -171,10 +162,10 @@ func keyEdits(item hclsyntax.Tokens) (out []edit) {
 		if item[1].Type != hclsyntax.TokenQuotedLit || item[last].Type != hclsyntax.TokenCQuote {
 			return nil
 		}
-		out = append(out, edit{item[0].Range.Start.Byte, item[last].Range.End.Byte, identifier(string(item[1].Bytes))})
+		out = append(out, hcl1.Edit{From: item[0].Range.Start.Byte, To: item[last].Range.End.Byte, Text: identifier(string(item[1].Bytes))})
 	}
 	if after.Type == hclsyntax.TokenColon {
-		out = append(out, edit{after.Range.Start.Byte, after.Range.End.Byte, "="})
+		out = append(out, hcl1.Edit{From: after.Range.Start.Byte, To: after.Range.End.Byte, Text: "="})
 	}
 	return out
 }
@@ -185,33 +176,4 @@ func identifier(key string) string {
 		return key
 	}
 	return quotedPrefix + hex.EncodeToString([]byte(key))
-}
-
-// original returns where a range is in src, of which the edits were made.
-func original(r *hcl.Range, src []byte, edits []edit) *hcl.Range {
-	if r == nil {
-		return nil
-	}
-	return &hcl.Range{Filename: r.Filename, Start: originalPos(r.Start.Byte, src, edits), End: originalPos(r.End.Byte, src, edits)}
-}
-
-// originalPos returns the position in src of a byte of what became of it.
-func originalPos(at int, src []byte, edits []edit) hcl.Pos {
-	grown := 0
-	for _, e := range edits {
-		switch begin := e.from + grown; {
-		case at < begin:
-			return position(at-grown, src)
-		case at < begin+len(e.text):
-			return position(e.from, src)
-		}
-		grown += len(e.text) - (e.to - e.from)
-	}
-	return position(at-grown, src)
-}
-
-func position(at int, src []byte) hcl.Pos {
-	at = min(max(at, 0), len(src))
-	line := bytes.LastIndexByte(src[:at], '\n') + 1
-	return hcl.Pos{Line: bytes.Count(src[:at], []byte("\n")) + 1, Column: utf8.RuneCount(src[line:at]) + 1, Byte: at}
 }
