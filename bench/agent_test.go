@@ -133,6 +133,16 @@ func settle() { time.Sleep(3 * time.Second) }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// binariesOf returns a copy of the binaries in DROVER_BENCH_BIN.
+func binariesOf(b *testing.B) string {
+	b.Helper()
+	source := os.Getenv("DROVER_BENCH_BIN")
+	if source == "" {
+		b.Skip("DROVER_BENCH_BIN names no folder of binaries: make build, then name bin/")
+	}
+	return copyBinaries(b, source)
+}
+
 // copyBinaries copies drover and its plugins. It copies the targets of links.
 func copyBinaries(b *testing.B, source string) string {
 	b.Helper()

@@ -19,7 +19,6 @@ import (
 	"github.com/drover-project/drover/core/agent/update"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
-	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // What BenchmarkChallenge runs unless it is told otherwise.
@@ -46,11 +45,7 @@ const submitters = 8
 //
 //	DROVER_BENCH_NODES=6100 DROVER_BENCH_JOBS=2000 DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench Challenge -benchtime 1x -timeout 30m
 func BenchmarkChallenge(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: make build, then name bin/")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	for b.Loop() {
 		challenge(b, bin)
 	}
@@ -81,11 +76,7 @@ limits { rpc_max_conns_per_client = 0 }
 		nodes.Go(func() { (&instantNode{b: b, i: i}).run(ctx, servers[0], joining.Done) })
 	}
 	joining.Wait()
-	a.waitLong(b, "ready nodes", func() bool {
-		var all []struct{ Status string }
-		return a.get("/v1/nodes", &all) == nil && len(all) == challengeNodes+1 &&
-			!slices.ContainsFunc(all, func(n struct{ Status string }) bool { return n.Status != model.NodeStatusReady })
-	})
+	a.awaitReady(b, challengeNodes+1)
 	settle()
 	pid := a.cmd.Process.Pid
 	total := challengeJobs * challengeCount
@@ -197,19 +188,7 @@ func (n *instantNode) run(ctx context.Context, server string, joined func()) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { buffer.Run(ctx) })
-	parts.Go(func() {
-		for ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(lease.BeatAfter()):
-				if next, err := c.Beat(ctx, id); err == nil {
-					lease = next
-				} else if ctx.Err() == nil {
-					n.b.Error(err)
-				}
-			}
-		}
-	})
+	parts.Go(func() { keepBeating(ctx, n.b, c, id, lease) })
 	n.known = map[string]bool{}
 	err = c.Attach(ctx, id, nil, func(x *rpc.Assignments) error {
 		if joined != nil {
@@ -225,23 +204,9 @@ func (n *instantNode) run(ctx context.Context, server string, joined func()) {
 
 // register registers the node, at the time that the server asks for.
 func (n *instantNode) register(ctx context.Context, c *rpc.Client, id rpc.Identity) (rpc.Lease, error) {
-	name := fmt.Sprintf("sim-%d", n.i)
-	node := &model.Node{
-		ID: id.NodeID, SecretID: id.SecretID, Instance: id.Instance, Session: id.Session, Name: name, Datacenter: "sim", NodePool: "default",
-		Attributes: map[string]string{"kernel.name": "linux", "driver.raw_exec": "1", "unique.hostname": name},
-		NodeResources: &model.NodeResources{
-			Cpu: model.NodeCpuResources{CpuShares: 32000, TotalCpuCores: 16}, Memory: model.NodeMemoryResources{MemoryMB: 32 << 10},
-			Disk: model.NodeDiskResources{DiskMB: 100 << 10}, MinDynamicPort: 20000, MaxDynamicPort: 32000,
-		},
-		ReservedResources: &model.NodeReservedResources{}, Drivers: map[string]*model.DriverInfo{"raw_exec": {Detected: true, Healthy: true}},
-	}
-	for {
-		lease, err := c.Register(ctx, node)
-		if err == nil || ctx.Err() != nil || !errdefs.IsResourceExhausted(err) && !errdefs.IsUnavailable(err) {
-			return lease, err
-		}
-		time.Sleep(max(errdefs.RetryAfter(err), 100*time.Millisecond))
-	}
+	node := simulatedNode(n.i, id)
+	node.NodeResources.Cpu, node.NodeResources.Memory.MemoryMB = model.NodeCpuResources{CpuShares: 32000, TotalCpuCores: 16}, 32<<10
+	return registered(ctx, c, node)
 }
 
 // assigned fetches new allocs and reports that their tasks run.

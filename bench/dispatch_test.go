@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,11 +23,7 @@ import (
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench Dispatch -benchtime 1x
 func BenchmarkDispatch(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: make build, then name bin/")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	b.Run("dev", func(b *testing.B) { benchmarkDispatch(b, func() *agent { return startAgent(b, bin) }) })
 	b.Run("durable", func(b *testing.B) { benchmarkDispatch(b, func() *agent { return startDurable(b, bin) }) })
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -29,11 +28,7 @@ import (
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench FiveNodes -benchtime 1x -v
 func BenchmarkFiveNodes(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: make build, then name bin/")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	for _, mode := range []struct {
 		name   string
 		urgent bool
@@ -70,10 +65,7 @@ server { enabled = true }
 		n := &shortNode{b: b, i: i, urgent: urgent, ctx: ctx, rng: rand.New(rand.NewPCG(1, uint64(i))), allocs: map[string]*shortAlloc{}}
 		nodes.Go(func() { n.run(servers[0]) })
 	}
-	a.wait(b, "six ready nodes", func() bool {
-		var all []struct{ Status string }
-		return a.get("/v1/nodes", &all) == nil && len(all) == 6 && !slices.ContainsFunc(all, func(n struct{ Status string }) bool { return n.Status != "ready" })
-	})
+	a.awaitReady(b, 6)
 	job := func(env string) any {
 		return map[string]any{"Job": map[string]any{
 			"ID": "short", "Name": "short", "Type": "service", "Datacenters": []string{"sim"}, "TaskGroups": []any{map[string]any{
@@ -135,15 +127,7 @@ func (n *shortNode) run(server string) {
 	}
 	defer c.Close()
 	id := rpc.Identity{NodeID: simulatedID(n.i), SecretID: simulatedID(n.i + 100), Instance: "bench", Session: 1}
-	lease, err := c.Register(n.ctx, &model.Node{
-		ID: id.NodeID, SecretID: id.SecretID, Instance: id.Instance, Session: id.Session, Name: fmt.Sprintf("sim-%d", n.i), Datacenter: "sim", NodePool: "default",
-		Attributes: map[string]string{"kernel.name": "linux", "driver.raw_exec": "1"},
-		NodeResources: &model.NodeResources{
-			Cpu: model.NodeCpuResources{CpuShares: 4000, TotalCpuCores: 4}, Memory: model.NodeMemoryResources{MemoryMB: 8192},
-			Disk: model.NodeDiskResources{DiskMB: 100 << 10}, MinDynamicPort: 20000, MaxDynamicPort: 32000,
-		},
-		ReservedResources: &model.NodeReservedResources{}, Drivers: map[string]*model.DriverInfo{"raw_exec": {Detected: true, Healthy: true}},
-	})
+	lease, err := registered(n.ctx, c, simulatedNode(n.i, id))
 	if err != nil {
 		n.b.Error(err)
 		return
@@ -154,13 +138,7 @@ func (n *shortNode) run(server string) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { n.buffer.Run(n.ctx) })
-	parts.Go(func() {
-		for n.pause(lease.BeatAfter()) {
-			if _, err := c.Beat(n.ctx, id); err != nil && n.ctx.Err() == nil {
-				n.b.Error(err)
-			}
-		}
-	})
+	parts.Go(func() { keepBeating(n.ctx, n.b, c, id, lease) })
 	err = c.Attach(n.ctx, id, nil, func(x *rpc.Assignments) error {
 		digests := map[string]uint64{}
 		var fresh []string

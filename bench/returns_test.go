@@ -37,11 +37,7 @@ var returningNodes = cmp.Or(number(os.Getenv("DROVER_BENCH_SESSIONS")), 10000)
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench Returns -benchtime 1x -timeout 20m
 func BenchmarkReturns(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: make build, then name bin/")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	for b.Loop() {
 		servers, addresses := threeServers(b, bin)
 		lead := leaderOf(b, servers, addresses)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
-	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // idleSessions is the number of nodes that BenchmarkIdleSessions simulates, of which
@@ -44,11 +43,7 @@ func number(text string) int {
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench IdleSessions -benchtime 1x
 func BenchmarkIdleSessions(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: make build, then name bin/")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	for b.Loop() {
 		a := launch(b, bin, fmt.Sprintf(`
 bind_addr = "127.0.0.1"
@@ -118,20 +113,13 @@ func simulate(all context.Context, b *testing.B, i int, server string, silence <
 		ID: id.NodeID, SecretID: id.SecretID, Instance: id.Instance, Session: id.Session, Name: fmt.Sprintf("sim-%d", i), Datacenter: "dc1", NodePool: "default",
 		Attributes: map[string]string{"kernel.name": "linux", "cpu.arch": "amd64", "unique.hostname": fmt.Sprintf("sim-%d", i)},
 	}
-	var lease rpc.Lease
-	for {
-		if lease, err = c.Register(ctx, node); err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if !errdefs.IsResourceExhausted(err) && !errdefs.IsUnavailable(err) {
+	lease, err := registered(ctx, c, node)
+	if err != nil {
+		joined()
+		if ctx.Err() == nil {
 			b.Errorf("node %d: %v", i, err)
-			joined()
-			return
 		}
-		time.Sleep(max(errdefs.RetryAfter(err), 100*time.Millisecond))
+		return
 	}
 	go func() {
 		for ctx.Err() == nil {

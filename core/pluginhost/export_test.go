@@ -9,3 +9,6 @@ func (h *Host) Locked() int {
 	defer h.locks.mu.Unlock()
 	return len(h.locks.byName)
 }
+
+// SocketDir is the directory of the sockets of the plugins' processes.
+func (h *Host) SocketDir() string { return h.launcher.SocketDir() }

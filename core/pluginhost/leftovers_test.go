@@ -6,7 +6,6 @@
 package pluginhost_test
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,24 +15,17 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/pluginhost"
-	"github.com/drover-project/drover/core/pluginhost/process"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// sockets are those of plugins, each of which lies in a folder of its process, wherever the
-// length of the test's directory has the host put them.
-func sockets(t *testing.T, cfg pluginhost.Config) []string {
+// sockets are those of a host's plugins, each in a folder of its process.
+func sockets(t *testing.T, h *pluginhost.Host) []string {
 	t.Helper()
-	elsewhere := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d-%s", os.Getuid(), process.Tag(cfg.StateDir)))
-	var all []string
-	for _, dir := range []string{filepath.Join(cfg.StateDir, "sock"), elsewhere} {
-		found, err := filepath.Glob(filepath.Join(dir, "*", "plugin*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, found...)
+	found, err := filepath.Glob(filepath.Join(h.SocketDir(), "*", "plugin*"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return all
+	return found
 }
 
 func TestAProcessThatIsKilledLeavesNoSocket(t *testing.T) {
@@ -42,7 +34,7 @@ func TestAProcessThatIsKilledLeavesNoSocket(t *testing.T) {
 	if _, err := install(t, h, "1.0.0", ""); err != nil {
 		t.Fatal(err)
 	}
-	before := len(sockets(t, cfg))
+	before := len(sockets(t, h))
 	if before != 1 {
 		t.Fatalf("%d sockets of one plugin", before)
 	}
@@ -56,7 +48,7 @@ func TestAProcessThatIsKilledLeavesNoSocket(t *testing.T) {
 			return st.PID != pid && st.PID != 0 && st.State == pluginhost.StateRunning
 		})
 	}
-	eventually(t, "one socket is left", func() bool { return len(sockets(t, cfg)) == 1 })
+	eventually(t, "one socket is left", func() bool { return len(sockets(t, h)) == 1 })
 }
 
 func TestWhatAKilledAgentLeftIsRemovedAtTheNextStart(t *testing.T) {
@@ -182,7 +174,7 @@ func TestManyUpgradesLeaveNothingBehind(t *testing.T) {
 		}
 	}
 	change(len(releases))
-	if len(sockets(t, cfg)) == 0 {
+	if len(sockets(t, h)) == 0 {
 		t.Fatal("no socket, by which processes are told")
 	}
 	check := holds(t, shell(t, h), 2)
@@ -196,7 +188,7 @@ func TestManyUpgradesLeaveNothingBehind(t *testing.T) {
 		return open(t) <= files+1 && runtime.NumGoroutine() <= routines+2 // what has nothing to do with upgrades comes and goes
 	})
 	kept, err := os.ReadDir(filepath.Join(cfg.StateDir, "versions", "versioned"))
-	if err != nil || len(kept) != 2 || len(sockets(t, cfg)) > 1 {
-		t.Errorf("kept versions %v, %v; sockets %v", kept, err, sockets(t, cfg))
+	if err != nil || len(kept) != 2 || len(sockets(t, h)) > 1 {
+		t.Errorf("kept versions %v, %v; sockets %v", kept, err, sockets(t, h))
 	}
 }
