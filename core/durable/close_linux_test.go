@@ -30,19 +30,19 @@ func TestAStoreOnAFullDiskIsNotClosedAndLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Update(func(tx *badger.Txn) error { return tx.Set([]byte("k"), []byte("v")) }); err != nil {
+	if err := db.Write(func(b *badger.WriteBatch) error { return b.Set([]byte("k"), []byte("v")) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filler, make([]byte, 32<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	if err := durable.Close(db); !errdefs.IsResourceExhausted(err) {
+	if err := db.Close(); !errdefs.IsResourceExhausted(err) {
 		t.Errorf("closed on a full disk: %v", err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if err := durable.Close(db); err != nil {
+	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if db, err = durable.Open(dir, durable.ProfileDev, hclog.NewNullLogger()); err != nil {
@@ -51,7 +51,7 @@ func TestAStoreOnAFullDiskIsNotClosedAndLosesNothing(t *testing.T) {
 	if err := db.View(func(tx *badger.Txn) error { _, err := tx.Get([]byte("k")); return err }); err != nil {
 		t.Error(err)
 	}
-	if err := durable.Close(db); err != nil {
+	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
 }

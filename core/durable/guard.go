@@ -61,11 +61,15 @@ const openMargin = 16 << 20
 // open the store: badger first writes the contents of its memtables to files. With
 // more room than that, but less than the reserve, a store can be read.
 func (g *Guard) CheckOpen(store string, profile Profile) error {
+	return g.checkOpen(store, profile.memtable())
+}
+
+func (g *Guard) checkOpen(store string, memtable int64) error {
 	tables, err := filepath.Glob(filepath.Join(store, "*.mem"))
 	if err != nil {
 		return fmt.Errorf("look for the memtables in %s: %w", store, err)
 	}
-	needed := openMargin + uint64(len(tables))*uint64(profile.memtable())
+	needed := openMargin + uint64(len(tables))*uint64(memtable)
 	usage, err := disk.Usage(g.dir)
 	if err != nil || usage.Free >= needed {
 		return nil
@@ -77,11 +81,9 @@ func (g *Guard) CheckOpen(store string, profile Profile) error {
 // closeMargin is the space that closing a store needs besides its memtable.
 const closeMargin = 1 << 20
 
-// Close flushes and closes a store. If there is no room for what is flushed, it leaves the
-// store open and returns an error of class ResourceExhausted, because badger would end the
-// process with a fault. Nothing is lost: when the process has ended, the store is as after a
-// crash, and the next Open reads its log.
-func Close(db *badger.DB) error {
+// closeBadger flushes and closes a database, or leaves it open if there is no room for what
+// is flushed: see DB.Close.
+func closeBadger(db *badger.DB) error {
 	opts := db.Opts()
 	if err := New(opts.Dir, 0).CheckFor(uint64(opts.MemTableSize) + closeMargin); err != nil && !opts.InMemory {
 		return fmt.Errorf("the store is left as after a crash, from which the next start recovers: %w", err)

@@ -26,9 +26,53 @@ import (
 // Open opens a badger database and verifies that all of it can be read. Badger itself
 // skips a table with a wrong checksum and finds no keys in a damaged block, so
 // acknowledged writes would seem never to have happened. The check reads all tables
-// once.
-func Open(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) {
-	opts := Options(dir, profile, logger)
+// once. FailedPrecondition: the store is damaged. Unavailable: another process
+// uses it.
+func Open(dir string, profile Profile, logger hclog.Logger) (*DB, error) {
+	return openLocked(dir, profile, logger, func(opts badger.Options) (*badger.DB, error) {
+		db, err := openTables(opts)
+		if err != nil {
+			return nil, err
+		}
+		if err := verify(db, dir); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		return db, nil
+	})
+}
+
+// OpenDamaged opens the readable part of a badger database, for diagnosis.
+func OpenDamaged(dir string, profile Profile, logger hclog.Logger) (*DB, error) {
+	return openLocked(dir, profile, logger, func(opts badger.Options) (*badger.DB, error) {
+		size, err := replayed(opts)
+		if err != nil {
+			return nil, err
+		}
+		return openBadger(opts.WithMemTableSize(size))
+	})
+}
+
+func openLocked(dir string, profile Profile, logger hclog.Logger, open func(badger.Options) (*badger.DB, error)) (*DB, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory of the store: %w", err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{opts: Options(dir, profile, logger).WithBypassLockGuard(ownLock), rests: ownLock && profile == ProfileDev, logger: logger, lock: lock}
+	d.idle.L = &d.mu
+	db, err := open(d.opts)
+	if err != nil {
+		return nil, errors.Join(err, d.unlock())
+	}
+	d.awake(db)
+	return d, nil
+}
+
+// openTables opens a badger database and verifies that badger has found each table.
+func openTables(opts badger.Options) (*badger.DB, error) {
+	dir := opts.Dir
 	files, err := tables(dir, opts)
 	if err != nil {
 		return nil, err
@@ -41,19 +85,24 @@ func Open(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) 
 	if err := shrink(opts); err != nil {
 		return nil, err
 	}
-	db, err := badger.Open(opts)
+	db, err := openBadger(opts)
 	if err != nil {
 		return nil, err
 	}
-	err = unread(db, dir, files)
-	if err == nil {
-		err = verify(db, dir)
-	}
-	if err != nil {
-		_ = db.Close() // the first error is returned
-		return nil, err
+	if err := unread(db, dir, files); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// openBadger opens a badger database; badger panics over some damaged files.
+func openBadger(opts badger.Options) (db *badger.DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			db, err = nil, damaged(opts.Dir, errdefs.Internalf("badger failed: %v", r))
+		}
+	}()
+	return badger.Open(opts)
 }
 
 // tables returns the files of the tables that belong to the database. The manifest names
@@ -86,16 +135,6 @@ func tables(dir string, opts badger.Options) ([]string, error) {
 	}), nil
 }
 
-// OpenDamaged opens the readable part of a badger database, for diagnosis.
-func OpenDamaged(dir string, profile Profile, logger hclog.Logger) (*badger.DB, error) {
-	opts := Options(dir, profile, logger)
-	size, err := replayed(opts)
-	if err != nil {
-		return nil, err
-	}
-	return badger.Open(opts.WithMemTableSize(size))
-}
-
 // shrink moves the contents of journals of larger memtables to tables. Badger reads a
 // journal into a memtable of the present size, and panics if it does not fit.
 func shrink(opts badger.Options) error {
@@ -103,7 +142,7 @@ func shrink(opts badger.Options) error {
 	if err != nil || size == opts.MemTableSize {
 		return err
 	}
-	db, err := badger.Open(opts.WithMemTableSize(size))
+	db, err := openBadger(opts.WithMemTableSize(size))
 	if err != nil {
 		return err
 	}

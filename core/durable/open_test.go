@@ -22,7 +22,7 @@ func filled(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	db := open(t, dir)
-	err := db.Update(func(tx *badger.Txn) error { return tx.Set([]byte("k"), []byte("value")) })
+	err := db.Write(func(b *badger.WriteBatch) error { return b.Set([]byte("k"), []byte("value")) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func filled(t *testing.T) string {
 	return dir
 }
 
-func open(t *testing.T, dir string) *badger.DB {
+func open(t *testing.T, dir string) *durable.DB {
 	t.Helper()
 	db, err := durable.Open(dir, durable.ProfileDev, hclog.NewNullLogger())
 	if err != nil {
@@ -145,9 +145,9 @@ func TestAJournalOfALargerMemtableIsRead(t *testing.T) {
 		if cut {
 			cutJournals(t, killed)
 		}
-		db = open(t, killed)
+		again := open(t, killed)
 		found := 0
-		err = db.View(func(tx *badger.Txn) error {
+		err = again.View(func(tx *badger.Txn) error {
 			it := tx.NewIterator(badger.DefaultIteratorOptions)
 			defer it.Close()
 			for it.Rewind(); it.Valid(); it.Next() {
@@ -158,7 +158,7 @@ func TestAJournalOfALargerMemtableIsRead(t *testing.T) {
 		if err != nil || found != values {
 			t.Errorf("cut %v: %d of %d values, %v", cut, found, values, err)
 		}
-		if err := db.Close(); err != nil {
+		if err := again.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

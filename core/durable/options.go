@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package durable owns what all badger databases of Drover have in common: their
-// options, opening and verifying them, and the check for free disk space. It also
+// options, opening and verifying them, closing them while nobody uses them, and the check
+// for free disk space. It also
 // writes small files atomically. It does not own the stored data. The packages that
 // have a database (core/consensus/badgerlog, core/agent/local) or such a file
 // (core/auth/keyring, core/server) import it.

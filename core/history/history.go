@@ -26,12 +26,8 @@ const (
 	DefaultMaxBytes = 32 << 20
 )
 
-const (
-	// rest is how long the store stays open after it was used.
-	rest = 20 * time.Second
-	// warnEvery is the shortest time between two warnings in the log.
-	warnEvery = time.Minute
-)
+// warnEvery is the shortest time between two warnings in the log.
+const warnEvery = time.Minute
 
 // Config says where and how much a History keeps.
 type Config struct {
@@ -53,7 +49,6 @@ type History struct {
 
 	mu     sync.Mutex // held while the store is used
 	store  *store     // nil while it is closed
-	timer  *time.Timer
 	closed bool
 	gaps
 }
@@ -147,9 +142,9 @@ func (h *History) keep(records []record) {
 		h.missed(len(records), err)
 		return
 	}
-	defer h.rests()
 	if lost, err := h.store.write(records, h.cfg.Now(), h.limits()); err != nil {
 		h.missed(lost, err)
+		h.used(err)
 	}
 }
 
@@ -183,17 +178,12 @@ func (h *History) open() error {
 	return nil
 }
 
-// rests closes the store after a while in which nobody uses it. The lock must be held.
-func (h *History) rests() {
-	if h.timer == nil {
-		h.timer = time.AfterFunc(rest, func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.shut()
-		})
-		return
+// used looks at the error of a use of the store. A store that was damaged while it rested
+// is closed, so that the next use removes it. The lock must be held.
+func (h *History) used(err error) {
+	if errdefs.IsFailedPrecondition(err) {
+		h.shut()
 	}
-	h.timer.Reset(rest)
 }
 
 // shut closes the store. The lock must be held.
@@ -201,14 +191,7 @@ func (h *History) shut() {
 	if h.store == nil {
 		return
 	}
-	err := durable.Close(h.store.db)
-	if errdefs.IsResourceExhausted(err) {
-		if !h.closed {
-			h.rests() // it stays open, and is tried again
-		}
-		return
-	}
-	if err != nil {
+	if err := h.store.db.Close(); err != nil && !errdefs.IsResourceExhausted(err) { // then it is as after a crash
 		h.missed(0, fmt.Errorf("close the history: %w", err))
 	}
 	h.store = nil
@@ -218,9 +201,6 @@ func (h *History) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	if h.timer != nil {
-		h.timer.Stop()
-	}
 	h.shut()
 }
 
@@ -301,9 +281,9 @@ func ask[T any](ctx context.Context, h *History, of kind, q model.PastQuery) ([]
 		}
 		extent.Missing = h.missing()
 	}
-	defer h.rests()
 	list, unread, err := scan[T](ctx, h.store, of, q, h.cfg.Now().Add(-h.cfg.MaxAge))
 	if err != nil {
+		h.used(err)
 		return nil, extent, fmt.Errorf("read the history: %w", err)
 	}
 	if unread > 0 {

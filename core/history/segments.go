@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/drover-project/drover/core/durable"
 )
 
 // parts is the number of segments into which the bytes and the age of a kind are divided.
@@ -102,7 +104,7 @@ func readSegments(txn *badger.Txn, of kind) *segments {
 }
 
 // drop removes segments from the disk.
-func (s *segments) drop(db *badger.DB, gone []*segment) error {
+func (s *segments) drop(db *durable.DB, gone []*segment) error {
 	var prefixes [][]byte
 	for _, of := range gone {
 		prefixes = append(prefixes, s.prefix(of))

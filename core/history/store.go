@@ -4,6 +4,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -27,7 +28,7 @@ type limits struct {
 
 // store is the open database.
 type store struct {
-	db    *badger.DB
+	db    *durable.DB
 	kinds map[kind]*segments
 	// last is the newest log entry of which the store has what it removed. After a restart
 	// older ones are applied again.
@@ -38,17 +39,12 @@ type store struct {
 var lastKey = []byte{'l'}
 
 // openStore opens the database in a directory. FailedPrecondition: it is damaged.
-func openStore(dir string, logger hclog.Logger) (s *store, err error) {
-	defer func() {
-		if r := recover(); r != nil { // badger panics over some damaged files
-			err = errdefs.FailedPreconditionf("the history in %s is damaged: %v", dir, r)
-		}
-	}()
+func openStore(dir string, logger hclog.Logger) (*store, error) {
 	db, err := durable.Open(dir, durable.ProfileDev, logger)
 	if err != nil {
 		return nil, err
 	}
-	s = &store{db: db, kinds: map[kind]*segments{}}
+	s := &store{db: db, kinds: map[kind]*segments{}}
 	err = db.View(func(txn *badger.Txn) error {
 		for _, of := range []kind{deployments, evaluations} {
 			s.kinds[of] = readSegments(txn, of)
@@ -74,32 +70,20 @@ func openStore(dir string, logger hclog.Logger) (s *store, err error) {
 // write stores records, which were removed from the state now, and drops what is too much
 // or too old. It returns how many were not stored, and why the first of them was not.
 func (s *store) write(records []record, now time.Time, l limits) (lost int, err error) {
-	batch := s.db.NewWriteBatch()
-	defer batch.Cancel()
 	last := s.last
-	for _, r := range records {
-		last = max(last, r.index)
-		if r.index <= s.last && s.has(r) {
-			continue
-		}
-		value, failed := r.encode(now)
-		if failed == nil {
-			of := s.kinds[r.kind].current(now, l)
-			key := s.kinds[r.kind].key(of, r.id)
-			failed = batch.Set(key, value)
-			of.bytes += sizeOf(key, len(value))
-		}
-		if failed != nil {
-			lost++
-			if err == nil {
-				err = failed
+	failed := s.db.Write(func(batch *badger.WriteBatch) error {
+		for _, r := range records {
+			last = max(last, r.index)
+			if r.index <= s.last && s.has(r) {
+				continue
+			}
+			if failed := s.add(batch, r, now, l); failed != nil {
+				lost++
+				err = cmp.Or(err, failed)
 			}
 		}
-	}
-	failed := batch.Set(lastKey, binary.AppendUvarint(nil, last))
-	if failed == nil {
-		failed = batch.Flush()
-	}
+		return batch.Set(lastKey, binary.AppendUvarint(nil, last))
+	})
 	if failed != nil {
 		return len(records), fmt.Errorf("write to the history: %w", failed)
 	}
@@ -108,6 +92,18 @@ func (s *store) write(records []record, now time.Time, l limits) (lost int, err 
 		err = failed
 	}
 	return lost, err
+}
+
+// add puts a record into a batch.
+func (s *store) add(batch *badger.WriteBatch, r record, now time.Time, l limits) error {
+	value, err := r.encode(now)
+	if err != nil {
+		return err
+	}
+	of := s.kinds[r.kind].current(now, l)
+	key := s.kinds[r.kind].key(of, r.id)
+	of.bytes += sizeOf(key, len(value))
+	return batch.Set(key, value)
 }
 
 // has reports whether the object of a record is stored.

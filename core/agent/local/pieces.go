@@ -122,8 +122,7 @@ func read(tx *badger.Txn, item *badger.Item) ([]byte, error) {
 // findPieces finds the pieces of each value, and deletes those that a crash has left
 // without a head.
 func (s *Store) findPieces() error {
-	left := s.db.NewWriteBatch()
-	defer left.Cancel()
+	var left [][]byte
 	err := s.db.View(func(tx *badger.Txn) error {
 		opts := badger.DefaultIteratorOptions
 		opts.Prefix, opts.PrefetchValues = []byte(piecePrefix), false
@@ -143,14 +142,21 @@ func (s *Store) findPieces() error {
 			}
 			if p.split == split {
 				s.split[key] = p
-			} else if err := left.Delete(whole); err != nil {
-				return err
+			} else {
+				left = append(left, whole)
 			}
 		}
 		return nil
 	})
-	if err == nil {
-		err = left.Flush()
+	if err == nil && len(left) > 0 {
+		err = s.db.Write(func(wb *badger.WriteBatch) error {
+			for _, key := range left {
+				if err := wb.Delete(key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("look for the pieces of large values in the node's state: %w", err)

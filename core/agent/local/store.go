@@ -36,7 +36,7 @@ const (
 
 // Store is the node's state on disk.
 type Store struct {
-	db     *badger.DB
+	db     *durable.DB
 	space  *durable.Guard
 	writes chan write
 	quit   chan struct{}
@@ -85,7 +85,7 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.quit)
 		s.done.Wait()
-		err = durable.Close(s.db)
+		err = s.db.Close()
 	})
 	return err
 }
@@ -145,21 +145,21 @@ func (s *Store) commit(batch []write) {
 }
 
 func (s *Store) flush(batch []write) error {
-	wb := s.db.NewWriteBatch()
-	defer wb.Cancel()
-	for _, w := range batch {
-		for k, v := range w.sets {
-			if err := s.set(wb, k, v); err != nil {
-				return err
+	return s.db.Write(func(wb *badger.WriteBatch) error {
+		for _, w := range batch {
+			for k, v := range w.sets {
+				if err := s.set(wb, k, v); err != nil {
+					return err
+				}
+			}
+			for _, k := range w.deletes {
+				if err := s.delete(wb, k); err != nil {
+					return err
+				}
 			}
 		}
-		for _, k := range w.deletes {
-			if err := s.delete(wb, k); err != nil {
-				return err
-			}
-		}
-	}
-	return wb.Flush()
+		return nil
+	})
 }
 
 // put hands a write to the writer and returns when it is durable.

@@ -179,9 +179,9 @@ func TestPiecesThatACrashLeftWithoutAHeadAreDeletedAndTheOldValueStays(t *testin
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = db.Update(func(tx *badger.Txn) error {
+	err = db.Write(func(b *badger.WriteBatch) error {
 		for _, key := range []string{"piece/kv/k\x00\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00\x00", "piece/kv/new\x00\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00"} {
-			if err := tx.Set([]byte(key), []byte("n")); err != nil {
+			if err := b.Set([]byte(key), []byte("n")); err != nil {
 				return err
 			}
 		}

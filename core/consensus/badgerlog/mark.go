@@ -111,15 +111,13 @@ func (s *Store) readCount() (count uint64, err error) {
 func (s *Store) commit(fill func(*badger.WriteBatch) error) error {
 	s.commits.Lock()
 	defer s.commits.Unlock()
-	batch := s.db.NewWriteBatch()
-	defer batch.Cancel()
-	if err := fill(batch); err != nil {
-		return err
-	}
-	if err := batch.Set(countKey, binary.BigEndian.AppendUint64(nil, s.count+1)); err != nil {
-		return err
-	}
-	if err := batch.Flush(); err != nil {
+	err := s.db.Write(func(batch *badger.WriteBatch) error {
+		if err := fill(batch); err != nil {
+			return err
+		}
+		return batch.Set(countKey, binary.BigEndian.AppendUint64(nil, s.count+1))
+	})
+	if err != nil {
 		return err
 	}
 	s.count++

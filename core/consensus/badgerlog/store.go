@@ -31,7 +31,7 @@ type Config struct {
 
 // Store is a raft.LogStore and a raft.StableStore. It is safe for concurrent use.
 type Store struct {
-	db *badger.DB
+	db *durable.DB
 
 	// writes is locked for reading during every write, and for writing while prefixes
 	// are dropped, because badger then rejects writes.
@@ -93,7 +93,7 @@ func Open(cfg Config) (*Store, error) {
 func (s *Store) Close() error {
 	s.writes.Lock()
 	defer s.writes.Unlock()
-	err := durable.Close(s.db)
+	err := s.db.Close()
 	if s.mark != nil {
 		err = errors.Join(err, s.mark.Close())
 	}

@@ -1,0 +1,17 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package durable
+
+// PassTime does what happens when a store's timer ends twice, and reports whether the store
+// rests then.
+func (d *DB) PassTime() bool {
+	for range 2 {
+		if d.timer != nil {
+			d.rest()
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.badger == nil
+}
