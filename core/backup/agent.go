@@ -116,14 +116,21 @@ func (a *Agent) round(ctx context.Context) (time.Duration, error) {
 	return a.untilDue(a.status.Snapshots), nil
 }
 
-// untilDue returns the time until the next snapshot is due. A newest one from the future
-// means that a clock was wrong: it delays the next by one interval at most.
-func (a *Agent) untilDue(all []Stored) time.Duration {
-	if len(all) == 0 {
-		return 0
+// latest is the latest time of a stored snapshot that is believed. Clocks of agents that
+// share a store may differ by less than an interval.
+func (a *Agent) latest() time.Time { return a.cfg.Now().Add(a.cfg.Interval) }
+
+// due returns when the next snapshot is due: zero if now. A snapshot from the future means
+// that a clock was wrong: it delays the next by one interval at most.
+func (a *Agent) due(all []Stored) time.Time {
+	if len(all) == 0 || all[len(all)-1].Time.After(a.latest()) {
+		return time.Time{}
 	}
-	return min(all[len(all)-1].Time.Add(a.cfg.Interval).Sub(a.cfg.Now()), a.cfg.Interval)
+	return all[len(all)-1].Time.Add(a.cfg.Interval)
 }
+
+// untilDue returns the time until the next snapshot is due.
+func (a *Agent) untilDue(all []Stored) time.Duration { return a.due(all).Sub(a.cfg.Now()) }
 
 // stored returns this agent's snapshots in the store, the oldest first.
 func (a *Agent) stored(ctx context.Context) ([]Stored, error) {
@@ -131,13 +138,10 @@ func (a *Agent) stored(ctx context.Context) ([]Stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the snapshots in %s: %w", a.cfg.Store, err)
 	}
-	all := own(a.cfg.Prefix, objects)
+	all := own(a.cfg.Prefix, objects, a.latest())
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.status.Snapshots = all
-	if len(all) > 0 {
-		a.status.Next = all[len(all)-1].Time.Add(a.cfg.Interval)
-	}
+	a.status.Snapshots, a.status.Next = all, a.due(all)
 	return all, nil
 }
 

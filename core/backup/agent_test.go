@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -154,13 +155,35 @@ func TestAgentsWithOneStoreTakeTurns(t *testing.T) {
 }
 
 func TestASnapshotFromTheFutureDelaysTheNextByOneIntervalAtMost(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead time.Duration // of the stored snapshot
+		taken int64         // within three hours
+	}{"a clock is a little ahead": {30 * time.Minute, 2}, "a clock was wrong by a year": {365 * 24 * time.Hour, 3}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir, store := folder(t)
+				write(t, dir, fmt.Sprintf("d-%d.snap", time.Now().Add(c.ahead).UnixNano()))
+				from := &source{text: "good"}
+				during(t, agent(from, store, 0), 175*time.Minute)
+				if from.taken.Load() != c.taken {
+					t.Errorf("%d were taken, not %d", from.taken.Load(), c.taken)
+				}
+			})
+		})
+	}
+}
+
+func TestRetentionRemovesWhatAWrongClockHasNamedBeforeWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, store := folder(t)
-		write(t, dir, "d-9000000000000000000.snap")
-		from := &source{text: "good"}
-		during(t, agent(from, store, 0), 59*time.Minute)
-		if from.taken.Load() != 0 {
-			t.Errorf("%d were taken", from.taken.Load())
+		write(t, dir, "d-1.snap", "d-8000000000000000000.snap", "d-9000000000000000000.snap")
+		a := agent(&source{text: "good"}, store, 2)
+		kept, err := a.Once(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := files(t, dir); !slices.Equal(got, []string{"d-1.snap", kept.Name}) {
+			t.Errorf("there are %v", got)
 		}
 	})
 }

@@ -28,8 +28,10 @@ func nameAt(prefix string, at time.Time) string {
 	return prefix + "-" + strconv.FormatInt(at.UnixNano(), 10) + suffix
 }
 
-// own returns the objects whose names have the form of nameAt, the oldest first.
-func own(prefix string, objects []wire.Object) []Stored {
+// own returns the objects whose names have the form of nameAt, the oldest first. Those with a
+// time after latest come before all others: a clock was wrong when they were taken, and
+// retention must not prefer them to new ones.
+func own(prefix string, objects []wire.Object, latest time.Time) []Stored {
 	out := []Stored{}
 	for _, o := range objects {
 		digits, isOwn := strings.CutPrefix(o.Name, prefix+"-")
@@ -42,7 +44,15 @@ func own(prefix string, objects []wire.Object) []Stored {
 		}
 		out = append(out, Stored{Name: o.Name, Time: time.Unix(0, ns).UTC(), Size: o.Size})
 	}
-	slices.SortFunc(out, func(x, y Stored) int { return x.Time.Compare(y.Time) })
+	slices.SortFunc(out, func(x, y Stored) int {
+		if early := y.Time.After(latest); early != x.Time.After(latest) {
+			if early {
+				return 1
+			}
+			return -1
+		}
+		return x.Time.Compare(y.Time)
+	})
 	return out
 }
 

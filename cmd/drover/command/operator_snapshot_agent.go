@@ -207,7 +207,8 @@ func overdue(st *backup.Status) bool {
 	if st.Failures > 0 || len(st.Snapshots) == 0 {
 		return true
 	}
-	return st.Interval > 0 && time.Since(st.Snapshots[len(st.Snapshots)-1].Time) > 2*st.Interval
+	age := time.Since(st.Snapshots[len(st.Snapshots)-1].Time)
+	return st.Interval > 0 && (age > 2*st.Interval || age < -st.Interval) // those from the future are last only if there are no others
 }
 
 func (s *session) printSchedule(st *backup.Status) {
