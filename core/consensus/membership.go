@@ -7,6 +7,8 @@ import (
 	"context"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Server is a member of the cluster.
@@ -124,11 +126,15 @@ func (n *Node) TransferLeadership(ctx context.Context, id string) error {
 		return err
 	}
 	for _, s := range servers {
-		if s.ID == id {
-			return n.classify(what, n.pending.ask(ctx, func() raft.Future {
-				return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(s.Address))
-			}))
+		switch {
+		case s.ID != id:
+			continue
+		case !s.Voter: // raft would step down, and some other server would lead
+			return errdefs.FailedPreconditionf("the server %q has no vote, so it cannot lead; `operator raft list-peers` shows who votes", id)
 		}
+		return n.classify(what, n.pending.ask(ctx, func() raft.Future {
+			return n.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(s.Address))
+		}))
 	}
 	return unknownServer(id)
 }

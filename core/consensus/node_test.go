@@ -488,6 +488,18 @@ func TestAddedAndRemovedServersFollowOrStop(t *testing.T) {
 	eventually(t, "the named server leads", c.nodes[to].IsLeader)
 }
 
+func TestTheLeadIsNotHandedToAServerWithoutAVote(t *testing.T) {
+	c := openCluster(t)
+	leader, to := c.leader(), c.follower()
+	if err := c.nodes[leader].DemoteServer(t.Context(), to); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.nodes[leader].TransferLeadership(t.Context(), to); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("handing the lead to a server without a vote gave %v", err)
+	}
+	propose(t, c.nodes[leader], "still leads")
+}
+
 func TestALeaderThatIsRemovedCanBeAddedAgain(t *testing.T) {
 	c := openCluster(t)
 	old := c.leader()
