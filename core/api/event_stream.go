@@ -113,6 +113,7 @@ func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, want *su
 				return err
 			}
 		}
+		from = max(from, lost) // what is missing is told once
 		for _, b := range batches {
 			from = b.index
 			line, err := want.line(b)

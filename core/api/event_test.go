@@ -269,3 +269,27 @@ func TestASubscriberThatResumesIsToldWhichEventsAreMissing(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoSubscribesAfterARestartGetsTheFirstEvents: a server that has begun with a snapshot,
+// and has had no change since, misses the events before, but none after.
+func TestWhoSubscribesAfterARestartGetsTheFirstEvents(t *testing.T) {
+	for _, query := range []string{"", "index=0", "index=5"} {
+		b := newBackend(oneAlloc())
+		b.since = 10
+		s := fed(t, b, api.Config{})
+		b.changes <- nil // the feed has begun
+		lines := events(t, serveAPI(t, s), query)
+		if query == "index=5" {
+			for lines.Scan() && !strings.Contains(lines.Text(), "Gap") {
+			}
+		} else {
+			lines.Scan()
+		}
+		b.changes <- []state.Change{{Table: state.TableNodePools, Index: 11, New: &model.NodePool{Name: "p"}}}
+		for lines.Scan() && lines.Text() == "{}" {
+		}
+		if !strings.Contains(lines.Text(), `"NodePoolUpserted"`) {
+			t.Errorf("%q: the first line after a change is %q", query, lines.Text())
+		}
+	}
+}
