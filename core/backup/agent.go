@@ -164,6 +164,7 @@ func (a *Agent) Once(ctx context.Context) (Stored, error) {
 	}
 	a.succeeded(kept, index)
 	if err := a.prune(ctx); err != nil {
+		a.notPruned(err)
 		a.cfg.Logger.Warn("old snapshots could not be removed; the next round tries again", "store", a.cfg.Store.String(), "error", err)
 	}
 	return kept, nil
@@ -235,6 +236,13 @@ func (a *Agent) succeeded(kept Stored, index uint64) {
 	a.status.Snapshots = append(a.status.Snapshots, kept)
 	a.mu.Unlock()
 	a.cfg.Logger.Info("a snapshot is stored and verified", "store", a.cfg.Store.String(), "name", kept.Name, "index", index, "bytes", kept.Size)
+}
+
+// notPruned notes that old snapshots stay, although the new one is stored.
+func (a *Agent) notPruned(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status.LastError, a.status.LastFailure = "old snapshots could not be removed: "+err.Error(), a.cfg.Now()
 }
 
 // failed notes a failed round.

@@ -52,10 +52,18 @@ func verify(r io.Reader) (uint64, error) {
 	return 7, err
 }
 
-// breaking is a store whose Put fails while it is full.
+// breaking is a store whose Put fails while it is full, and whose Delete fails while it is
+// locked.
 type breaking struct {
 	backup.Store
-	full atomic.Bool
+	full, locked atomic.Bool
+}
+
+func (b *breaking) Delete(ctx context.Context, name string) error {
+	if b.locked.Load() {
+		return errors.New("locked")
+	}
+	return b.Store.Delete(ctx, name)
 }
 
 func (b *breaking) Put(ctx context.Context, file, name, sum string) error {
@@ -252,6 +260,21 @@ func TestAFailureIsRetriedWithGrowingPausesAndShownUntilASuccess(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+func TestThatOldSnapshotsCannotBeRemovedIsShownUntilTheyAre(t *testing.T) {
+	dir, store := folder(t)
+	write(t, dir, "d-1.snap", "d-2.snap")
+	a := agent(&source{text: "good"}, store, 2)
+	for _, locked := range []bool{true, false} {
+		store.locked.Store(locked)
+		if _, err := a.Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if st := a.Status(); st.Failures != 0 || strings.Contains(st.LastError, "could not be removed: remove d-1.snap: locked") != locked || len(files(t, dir)) > 2 != locked {
+			t.Errorf("locked %v: %+v; there are %v", locked, st, files(t, dir))
+		}
+	}
 }
 
 func TestUnfinishedFilesOfAKilledAgentAreRemovedAfterAnHour(t *testing.T) {

@@ -20,7 +20,8 @@ type Status struct {
 	Taken, Failed, Removed, Failures uint64
 	// LastIndex is the index of the state of the last snapshot, 0 if this agent took none.
 	LastIndex uint64
-	// LastError is why the last round failed, "" if it did not.
+	// LastError is why the last round stored no snapshot, or could not remove old ones; ""
+	// if it did both.
 	LastError   string
 	LastFailure time.Time
 	// Next is when the next snapshot is due; zero if that is unknown yet.

@@ -167,8 +167,8 @@ func snapshotStatus() spec {
 		usage: "operator snapshot status [options] [<config_file>]", synopsis: "Shows the stored snapshots, the last failure and when the next snapshot is due", max: 1, takes: takesFiles, output: true,
 		help: `Without a file it asks the leader for the snapshots of its configuration's snapshot block. With
 the file of "operator snapshot agent", or -path, it lists the store; what that agent last did
-is in the agent's own log. The exit code is 1 if no snapshot was stored since the last failure,
-or if the newest is older than two intervals.`,
+is in the agent's own log. The exit code is 1 if the last attempt to store a snapshot or to
+remove old ones failed, or if the newest is older than two intervals.`,
 		setup: func(fs *flag.FlagSet) run {
 			flags := declareSnapshotFlags(fs)
 			return func(ctx context.Context, s *session, args []string) error {
@@ -202,9 +202,10 @@ func (s *session) scheduled(ctx context.Context, flags *snapshotFlags, args []st
 	return &status, err
 }
 
-// overdue reports whether snapshots fail, or have not been taken for two intervals.
+// overdue reports whether snapshots or the removal of old ones fail, or none was taken for
+// two intervals.
 func overdue(st *backup.Status) bool {
-	if st.Failures > 0 || len(st.Snapshots) == 0 {
+	if st.LastError != "" || len(st.Snapshots) == 0 {
 		return true
 	}
 	age := time.Since(st.Snapshots[len(st.Snapshots)-1].Time)
