@@ -40,13 +40,15 @@ func (s *Server) services(ctx context.Context, m *dns.Msg, labels []string, clie
 	if w.namespace == "" {
 		w.namespace = s.namespaceOf(client)
 	}
-	list, err := s.instances(ctx, w)
+	list, between, err := s.instances(ctx, w, client)
 	switch {
 	case err != nil:
 		m.Rcode = dns.RcodeServerFailure
 		return
 	case len(list) == 0:
-		m.Rcode = dns.RcodeNameError
+		if !between && !leadsOn(labels) {
+			m.Rcode = dns.RcodeNameError
+		}
 		return
 	}
 	// Clients take the first: each gets its turn.
@@ -63,22 +65,25 @@ func (s *Server) services(ctx context.Context, m *dns.Msg, labels []string, clie
 
 // instances returns the instances of a service. Upper and lower case differ in names of
 // services but not in names of the DNS, so the name in lower case is tried if nothing has the
-// name as it was asked.
-func (s *Server) instances(ctx context.Context, w wanted) ([]Instance, error) {
-	list, err := s.names.lookup(ctx, serviceKey{w.namespace, w.service})
+// name as it was asked. between says that there are only longer names: it is the end of a tag
+// with dots.
+func (s *Server) instances(ctx context.Context, w wanted, client netip.Addr) (out []Instance, between bool, err error) {
+	mayFollow := func() bool { return s.clients.fresh(client) }
+	list, err := s.names.lookup(ctx, serviceKey{w.namespace, w.service}, mayFollow)
 	if low := (serviceKey{strings.ToLower(w.namespace), strings.ToLower(w.service)}); err == nil && len(list) == 0 && low != (serviceKey{w.namespace, w.service}) {
-		list, err = s.names.lookup(ctx, low)
+		list, err = s.names.lookup(ctx, low, mayFollow)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	out := make([]Instance, 0, min(len(list), maxRecords))
+	end := "." + strings.ToLower(w.tag)
 	for _, i := range list {
 		if w.tag == "" || slices.ContainsFunc(i.Tags, func(t string) bool { return strings.EqualFold(t, w.tag) }) {
 			out = append(out, i)
 		}
+		between = between || slices.ContainsFunc(i.Tags, func(t string) bool { return strings.HasSuffix(strings.ToLower(t), end) })
 	}
-	return out, nil
+	return out, between, nil
 }
 
 // maxRecords is how many instances an answer has at most. If there are more, it has a random

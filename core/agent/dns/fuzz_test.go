@@ -4,6 +4,7 @@
 package dns_test
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"testing"
@@ -18,11 +19,12 @@ import (
 // recorder is a client over UDP that keeps what it gets.
 type recorder struct {
 	dns.ResponseWriter
-	got *dns.Msg
+	from string
+	got  *dns.Msg
 }
 
 func (r *recorder) RemoteAddr() net.Addr {
-	return net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:40000"))
+	return net.UDPAddrFromAddrPort(netip.MustParseAddrPort(cmp.Or(r.from, "127.0.0.1:40000")))
 }
 
 func (r *recorder) WriteMsg(m *dns.Msg) error {

@@ -27,6 +27,7 @@ type clients struct {
 
 type client struct {
 	limit *rate.Limiter
+	fresh *rate.Limiter // of questions about services that are not followed yet
 	used  time.Time
 	over  int // questions above the limit, one after another
 }
@@ -37,32 +38,43 @@ func (c *clients) allow(a netip.Addr) (ok, tell bool) {
 	if c.each <= 0 {
 		return true, false
 	}
-	bits := 32
-	if a.Is6() {
-		bits = 64
-	}
-	network, err := a.WithZone("").Prefix(bits)
-	if err != nil {
-		return false, false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	one := c.known[network]
-	if one == nil {
-		if len(c.known) >= maxClients {
-			c.makeRoom()
-		}
-		one = &client{limit: rate.NewLimiter(rate.Limit(c.each), 2*c.each)}
-		c.known[network] = one
-	}
-	one.used = now
+	one := c.find(a, now)
 	if one.limit.AllowN(now, 1) {
 		one.over = 0
 		return true, false
 	}
 	one.over++
 	return false, one.over%2 == 0
+}
+
+// fresh reports whether a client may ask about a service that is not followed yet.
+func (c *clients) fresh(a netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	return c.find(a, now).fresh.AllowN(now, 1)
+}
+
+// find returns the limits of a client. c.mu is held.
+func (c *clients) find(a netip.Addr, now time.Time) *client {
+	bits := 32
+	if a.Is6() {
+		bits = 64
+	}
+	network := netip.PrefixFrom(a.WithZone(""), bits).Masked()
+	one := c.known[network]
+	if one == nil {
+		if len(c.known) >= maxClients {
+			c.makeRoom()
+		}
+		one = &client{limit: rate.NewLimiter(rate.Limit(c.each), 2*c.each), fresh: rate.NewLimiter(freshEach, freshEachBurst)}
+		c.known[network] = one
+	}
+	one.used = now
+	return one
 }
 
 func (c *clients) makeRoom() {

@@ -65,6 +65,17 @@ func parse(labels []string) (w wanted, ok bool) {
 	return w, w.service != ""
 }
 
+// leadsOn reports whether there may be names that end with these labels, so that the name
+// must not be denied: resolvers that learn a long name label by label (RFC 9156), and those
+// that keep what was denied (RFC 8020), would find nothing below it.
+func leadsOn(labels []string) bool {
+	n := len(labels)
+	if n >= 2 && strings.EqualFold(labels[n-1], namespaceLabel) {
+		return n == 2 || n == 3 && strings.HasPrefix(labels[0], "_")
+	}
+	return n == 1 && (strings.EqualFold(labels[0], namespaceLabel) || strings.EqualFold(labels[0], addressLabel) || strings.HasPrefix(labels[0], "_"))
+}
+
 // within returns the labels of a name before the domain, and whether it is in the domain.
 func within(name, domain string) ([]string, bool) {
 	if !dns.IsSubDomain(domain, name) {

@@ -47,6 +47,9 @@ const (
 	// freshNames is how many questions per second may be about services that are not followed
 	// yet, and freshBurst how many at once. Each of them costs the servers a request.
 	freshNames, freshBurst = 100, 500
+	// freshEach and freshEachBurst are the same for one client, so that none of them can
+	// use up what is there for all.
+	freshEach, freshEachBurst = 20, 100
 	// follow is the longest time for which a request waits for a change, and fetchGrace how
 	// much longer it may take.
 	follow, fetchGrace = time.Minute, 10 * time.Second
@@ -83,9 +86,10 @@ func newNames(ctx context.Context, source Source, warn func(string, error)) *nam
 	return &names{source: source, warn: warn, ctx: ctx, fresh: rate.NewLimiter(freshNames, freshBurst), known: map[serviceKey]*name{}}
 }
 
-// lookup returns the instances of a service, none if it does not exist.
-func (n *names) lookup(ctx context.Context, k serviceKey) ([]Instance, error) {
-	found, err := n.follow(k)
+// lookup returns the instances of a service, none if it does not exist. mayFollow reports
+// whether who asks may have another service followed.
+func (n *names) lookup(ctx context.Context, k serviceKey, mayFollow func() bool) ([]Instance, error) {
+	found, err := n.follow(k, mayFollow)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +104,7 @@ func (n *names) lookup(ctx context.Context, k serviceKey) ([]Instance, error) {
 }
 
 // follow returns a service, which is followed from now on.
-func (n *names) follow(k serviceKey) (*name, error) {
+func (n *names) follow(k serviceKey, mayFollow func() bool) (*name, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
@@ -110,6 +114,9 @@ func (n *names) follow(k serviceKey) (*name, error) {
 	}
 	if n.ctx.Err() != nil {
 		return nil, errdefs.Unavailablef("the DNS server is closed")
+	}
+	if !mayFollow() {
+		return nil, errdefs.ResourceExhaustedf("more than %d questions of a client in a second are about names that nobody asked for before", freshEach)
 	}
 	if !n.fresh.Allow() {
 		return nil, errdefs.ResourceExhaustedf("more than %d questions of a second are about names that nobody asked for before", freshNames)

@@ -32,8 +32,10 @@ func (c *counting) Instances(ctx context.Context, namespace, service string, sin
 }
 
 // asked answers without a network.
-func asked(s *names.Server, name string) *dns.Msg {
-	w := &recorder{}
+func asked(s *names.Server, name string) *dns.Msg { return askedFrom(s, name, "127.0.0.1:40000") }
+
+func askedFrom(s *names.Server, name, client string) *dns.Msg {
+	w := &recorder{from: client}
 	s.ServeDNS(w, new(dns.Msg).SetQuestion(name, dns.TypeA))
 	return w.got
 }
@@ -101,6 +103,22 @@ func TestAFloodOfNamesCostsServersLittle(t *testing.T) {
 		synctest.Wait()
 		if n := source.waiting.Load(); n > 2000 {
 			t.Errorf("%d services are followed", n)
+		}
+	})
+}
+
+func TestAClientThatFloodsWithNamesLeavesOthersTheirShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := names.New(names.Config{
+			Domain: "service.drover", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Source: newWorld(),
+			NamespaceOf: func(netip.Addr) string { return "" }, Now: time.Now, Logger: hclog.NewNullLogger(),
+		})
+		defer s.Close()
+		for i := range 3000 {
+			asked(s, fmt.Sprintf("x%d.service.drover.", i))
+		}
+		if got := askedFrom(s, "web.service.drover.", "127.0.0.2:40000"); len(got.Answer) != 2 {
+			t.Errorf("another client that asks for a service first: %s", got)
 		}
 	})
 }

@@ -152,6 +152,12 @@ func TestServicesAreFoundByNameTagAndNamespace(t *testing.T) {
 		{"far.service.drover", dns.TypeA, []string{"host.example.com."}, 0},
 		{"far.service.drover", dns.TypeSRV, []string{"1 65535 443 host.example.com."}, 0},
 		{"none.service.drover", dns.TypeA, nil, dns.RcodeNameError},
+		{"2.web.service.drover", dns.TypeA, nil, 0}, // v1.2.web is below it
+		{"_tcp.service.drover", dns.TypeSRV, nil, 0},
+		{"addr.service.drover", dns.TypeA, nil, 0},
+		{"ns.service.drover", dns.TypeA, nil, 0},
+		{"team-a.ns.service.drover", dns.TypeA, nil, 0},
+		{"_tcp.team-a.ns.service.drover", dns.TypeSRV, nil, 0},
 		{"service.drover", dns.TypeNS, []string{"service.drover."}, 0},
 		{"service.drover", dns.TypeA, nil, 0},
 		{"web.service.drover", dns.TypeANY, []string{`"RFC8482" ""`}, 0},
