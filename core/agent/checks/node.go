@@ -119,6 +119,7 @@ type Alloc struct {
 type check struct {
 	of       *Alloc
 	spec     Spec
+	revision int // of spec
 	state    State
 	restored bool // its state comes from an earlier agent process and is not confirmed yet
 	target   *Target
@@ -167,7 +168,7 @@ func (a *Alloc) Want(specs []Spec, stored map[string]State) {
 // update gives a check its newest spec.
 func (n *Node) update(c *check, s Spec, now time.Time) {
 	before := c.spec.Run
-	c.spec, c.target = s, nil
+	c.spec, c.revision, c.target = s, c.revision+1, nil
 	switch {
 	case s.Run == "":
 		n.pause(c)
@@ -307,12 +308,12 @@ func (n *Node) take() (*check, context.Context) {
 func (n *Node) run(c *check, ctx context.Context) {
 	for c != nil {
 		n.mu.Lock()
-		spec, target := c.spec, c.target
+		spec, revision, target := c.spec, c.revision, c.target
 		n.mu.Unlock()
 		began := n.cfg.Now()
 		o, target := n.ask(ctx, spec, target)
 		stopped := errors.Is(ctx.Err(), context.Canceled)
-		tell := n.finish(c, result{spec, target, o, began, stopped})
+		tell := n.finish(c, result{spec, revision, target, o, began, stopped})
 		if tell != nil {
 			tell()
 		}
@@ -348,11 +349,12 @@ func (n *Node) ask(ctx context.Context, s Spec, known *Target) (o Outcome, t *Ta
 
 // result is the result of one run of a check.
 type result struct {
-	spec    Spec    // spec of the run
-	target  *Target // nil if none was found
-	outcome Outcome
-	began   time.Time
-	stopped bool // the run was ended by pause, so its outcome says nothing
+	spec     Spec    // spec of the run
+	revision int     // of spec
+	target   *Target // nil if none was found
+	outcome  Outcome
+	began    time.Time
+	stopped  bool // the run was ended by pause, so its outcome says nothing
 }
 
 // finish applies the result of a run, and returns the calls to its owner. The result of a
@@ -371,7 +373,9 @@ func (n *Node) finish(c *check, r result) (tell func()) {
 		n.schedule(c, now)
 		return nil
 	}
-	c.target = r.target
+	if c.revision == r.revision { // otherwise it may go elsewhere now
+		c.target = r.target
+	}
 	before, confirms := c.state, c.restored
 	c.state, c.restored = before.Next(c.spec.Check, r.outcome, c.spec.Began, now), false
 	interval := max(c.spec.Check.Interval, time.Second)

@@ -328,3 +328,28 @@ func TestACheckWithoutAnAddressFailsWithTheCause(t *testing.T) {
 		}
 	})
 }
+
+func TestACheckThatMovesWhileItRunsGoesToItsNewAddressFromThenOn(t *testing.T) {
+	with(t, 0, func(t *testing.T, b *bed) {
+		b.answer = func(ctx context.Context, _ string) checks.Outcome {
+			select {
+			case <-time.After(900 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			return good
+		}
+		var o owner
+		a := b.Open(&o)
+		old := spec("a", "web/1", tcp())
+		a.Want([]checks.Spec{old}, nil)
+		time.Sleep(500 * time.Millisecond) // it runs
+		moved := old
+		moved.Resolve = func() (checks.Target, error) { return checks.Target{Check: old.Check, Address: "b"}, nil }
+		a.Want([]checks.Spec{moved}, nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if from, to := b.times("a"), b.times("b"); from != 1 || to < 5 {
+			t.Errorf("asked %d times at the old address and %d times at the new one", from, to)
+		}
+	})
+}
