@@ -122,16 +122,25 @@ func (p *executable) call(ctx context.Context, operation string, env []string, a
 		return errdefs.FailedPreconditionf("plugin %q fails %q with %s%s", p.name, operation, exit.ProcessState, said(stderr, stdout))
 	case err != nil:
 		return errdefs.FailedPreconditionf("run plugin %q: %w", p.name, err)
-	case stdout.over:
-		return errdefs.FailedPreconditionf("plugin %q writes more than %d bytes to its standard output", p.name, maxOutput)
 	case answer == nil:
 		return nil
+	case stdout.over:
+		return &unusable{error: errdefs.FailedPreconditionf("plugin %q writes more than %d bytes to its standard output", p.name, maxOutput)}
 	}
 	if err := json.Unmarshal(stdout.kept, answer); err != nil {
-		return errdefs.FailedPreconditionf("plugin %q answers %q with no JSON on its standard output: %.200q: %w", p.name, operation, stdout.kept, err)
+		return &unusable{error: errdefs.FailedPreconditionf("plugin %q answers %q with no JSON on its standard output: %.200q: %w", p.name, operation, stdout.kept, err)}
 	}
 	return nil
 }
+
+// unusable is the error of a program that says that it has succeeded, and answers what cannot
+// be used. So it may have made something: at path, if that is known.
+type unusable struct {
+	error
+	path string
+}
+
+func (u *unusable) Unwrap() error { return u.error }
 
 // said returns what a program has written, in one line, for an error.
 func said(outputs ...*limited) string {

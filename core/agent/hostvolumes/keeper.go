@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -253,19 +254,25 @@ func (k *Keeper) Create(ctx context.Context, v *model.HostVolume) (Made, error) 
 	made, err := k.make(ctx, v)
 	if err != nil {
 		if before == nil {
-			err = k.forget(ctx, v.ID, err)
+			err = k.undo(ctx, v, err)
 		}
 		return Made{}, err
 	}
 	return made, k.keep(ctx, &record{Volume: v, Phase: phaseMade, Path: made.HostPath, Bytes: made.CapacityBytes})
 }
 
-// forget removes the record of a volume that could not be made. It returns cause.
-func (k *Keeper) forget(ctx context.Context, id string, cause error) error {
+// undo removes the record of a volume that could not be made, and first what its plugin has
+// made nevertheless. It returns cause.
+func (k *Keeper) undo(ctx context.Context, v *model.HostVolume, cause error) error {
 	if errdefs.IsUnavailable(cause) || errdefs.IsDeadlineExceeded(cause) {
 		return cause // it may have been made: it is tried again
 	}
-	if err := k.write(ctx, id, nil); err != nil {
+	if made := (*unusable)(nil); errors.As(cause, &made) {
+		if err := k.remove(ctx, &record{Volume: v, Path: made.path}); err != nil {
+			return fmt.Errorf("%w; %w", cause, err)
+		}
+	}
+	if err := k.write(ctx, v.ID, nil); err != nil {
 		return fmt.Errorf("%w; and the volume stays recorded: %w", cause, err)
 	}
 	return cause
@@ -336,11 +343,11 @@ func (k *Keeper) make(ctx context.Context, v *model.HostVolume) (Made, error) {
 	}
 	switch why := isDir(made.HostPath); {
 	case made.HostPath == "" || !filepath.IsAbs(made.HostPath) || filepath.Clean(made.HostPath) != made.HostPath || made.HostPath == "/":
-		return Made{}, errdefs.FailedPreconditionf("plugin %q answers with the path %.200q; it must be absolute and lead to the volume's directory", v.PluginID, made.HostPath)
+		return Made{}, &unusable{error: errdefs.FailedPreconditionf("plugin %q answers with the path %.200q; it must be absolute and lead to the volume's directory", v.PluginID, made.HostPath)}
 	case why != nil:
-		return Made{}, errdefs.FailedPreconditionf("plugin %q says that it has made the volume, but %w", v.PluginID, why)
+		return Made{}, &unusable{errdefs.FailedPreconditionf("plugin %q says that it has made the volume, but %w", v.PluginID, why), made.HostPath}
 	case made.CapacityBytes < 0, made.CapacityBytes > 0 && made.CapacityBytes < v.RequestedCapacityMinBytes:
-		return Made{}, errdefs.FailedPreconditionf("plugin %q has made a volume of %d bytes; at least %d were requested", v.PluginID, made.CapacityBytes, v.RequestedCapacityMinBytes)
+		return Made{}, &unusable{errdefs.FailedPreconditionf("plugin %q has made a volume of %d bytes; at least %d were requested", v.PluginID, made.CapacityBytes, v.RequestedCapacityMinBytes), made.HostPath}
 	}
 	return made, nil
 }

@@ -295,6 +295,45 @@ func TestAFailedPluginLeavesNoVolume(t *testing.T) {
 	}
 }
 
+func TestWhatAPluginHasMadeIsRemovedIfItsAnswerCannotBeUsed(t *testing.T) {
+	for what, answer := range map[string]string{
+		"too small":          `{"path": "'$DHV_PLUGIN_DIR'/made", "bytes": 5}`,
+		"a path with a dot":  `{"path": "'$DHV_PLUGIN_DIR'/./made"}`,
+		"no JSON":            `made it`,
+		"something beside":   `done {}`,
+		"a negative size":    `{"path": "'$DHV_PLUGIN_DIR'/made", "bytes": -1}`,
+		"a directory of air": `{"path": "'$DHV_PLUGIN_DIR'/mad"}`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := newMachine(t)
+			script := "made=$DHV_PLUGIN_DIR/made\ncase \"$1\" in fingerprint) echo '{\"version\": \"1\"}' ;; create) mkdir $made; echo '" + answer + "' ;; delete) %s rm -r $made; cat /dev/zero | head -c 100000 ;; esac\n"
+			m.script("odd", fmt.Sprintf(script, "echo busy >&2; exit 1;"))
+			k := m.open()
+			v := volume(one, "data", "odd")
+			v.RequestedCapacityMinBytes = 10
+			if _, err := k.Create(t.Context(), v); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "busy") {
+				t.Errorf("where it is not removed either: %v", err)
+			}
+			if len(offered(k)) != 0 || !strings.Contains(string(m.disk.data["hostvolumes"]), one) {
+				t.Errorf("what stays is recorded as %s", m.disk.data["hostvolumes"])
+			}
+			m.script("odd", fmt.Sprintf(script, ""))
+			if err := m.open().Delete(t.Context(), one); err != nil {
+				t.Error(err)
+			}
+			if _, err := m.open().Create(t.Context(), v); err == nil {
+				t.Error("it is created")
+			}
+			if _, err := os.Stat(filepath.Join(m.plugins(), "made")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("what it has made is left: %v", err)
+			}
+			if strings.Contains(string(m.disk.data["hostvolumes"]), one) {
+				t.Errorf("it is kept: %s", m.disk.data["hostvolumes"])
+			}
+		})
+	}
+}
+
 func TestAPluginThatHangsIsKilledWithItsChildren(t *testing.T) {
 	m := newMachine(t)
 	m.Change = 200 * time.Millisecond
