@@ -164,6 +164,27 @@ func TestAnswersThatAreNotWhatWasAskedForAreNotUsed(t *testing.T) {
 	}
 }
 
+func TestAValueThatIsSaidInClearTooIsNoSecret(t *testing.T) {
+	d := &answering{create: func(r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+		return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "a", VolumeContext: map[string]string{"pool": r.Parameters["pool"], "journalPool": "nomad", "imageName": "vol-1"}}}, nil
+	}, attach: func(r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+		return &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{"at": r.VolumeContext["pool"]}}, nil
+	}}
+	p := before(t, d)
+	secrets := volume.Secrets{"userID": "nomad", "userKey": "hush-hush"} // as in the manual of Ceph
+	pool := map[string]string{"pool": "nomad"}
+	if _, err := p.Create(t.Context(), volume.CreateRequest{Name: "v", Access: writer, Parameters: pool, Secrets: secrets}); err != nil {
+		t.Errorf("the pool has the name of the user: %v", err)
+	}
+	if _, err := p.Attach(t.Context(), volume.AttachRequest{ID: "a", NodeID: "n", Access: writer[0], Context: pool, Secrets: secrets}); err != nil {
+		t.Errorf("the pool has the name of the user: %v", err)
+	}
+	pool["pool"] = "other"
+	if _, err := p.Create(t.Context(), volume.CreateRequest{Name: "v", Access: writer, Parameters: pool, Secrets: secrets}); errdefs.ReasonOf(err) != volume.ReasonDefective {
+		t.Errorf("a secret that only the secrets have: %v", err)
+	}
+}
+
 func TestAHundredThousandVolumesComeInPages(t *testing.T) {
 	const count = 100_000
 	entries := make([]*csi.ListVolumesResponse_Entry, count)

@@ -71,7 +71,7 @@ func created(v *csi.Volume, r volume.CreateRequest) (volume.Description, error) 
 		err = defective("it made volume %q without the source that was asked for, or with another one", d.ID)
 	}
 	if err == nil {
-		err = withoutSecrets(d.Context, r.Secrets)
+		err = withoutSecrets(d.Context, r.Secrets, r.Parameters)
 	}
 	return d, err
 }
@@ -254,7 +254,7 @@ func (p *Plugin) Attach(ctx context.Context, r volume.AttachRequest) (map[string
 		if out = resp.GetPublishContext(); out == nil {
 			return nil
 		}
-		return errors.Join(checkContext("the context of an attached volume", out), withoutSecrets(out, r.Secrets))
+		return errors.Join(checkContext("the context of an attached volume", out), withoutSecrets(out, r.Secrets, r.Context))
 	}})
 	if err != nil {
 		return nil, reasoned(err, codes.ResourceExhausted, volume.ReasonTooMany)
