@@ -273,7 +273,13 @@ func (r *remedy) places() {
 		r.note(r.left(func(j *model.Job, _ *model.TaskGroup) { j.Datacenters = append(slices.Clone(j.Datacenters), dc) }), "datacenters: %s too", dc)
 	}
 	for _, pool := range first(pools) {
-		r.note(r.left(func(j *model.Job, _ *model.TaskGroup) { j.NodePool = pool }), "node_pool: %s instead of %s", pool, r.job.NodePool)
+		// Allocs that run in the former pool move too: what counts is what is missing at the end
+		// of the roll-out of the new version.
+		left := r.left(func(j *model.Job, tg *model.TaskGroup) {
+			j.NodePool, tg.Update = pool, nil
+			j.Version++
+		})
+		r.note(left, "node_pool: %s instead of %s", pool, r.job.NodePool)
 	}
 }
 

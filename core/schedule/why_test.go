@@ -157,6 +157,13 @@ func TestWhatWouldHelpIsTheSmallestChangeThatTheSchedulerAccepts(t *testing.T) {
 			node n3 pool=gpu
 			job web count=1 dc=dc1
 			run web`, `make node n1 (n1) eligible (0); datacenters: dc2 too (0); node_pool: gpu instead of default (0)`},
+		"another pool, to which what runs has to move too": {`
+			node n1 cpu=150
+			node n2 cpu=50 pool=gpu
+			node n3 cpu=150 pool=gpu
+			job web count=2 cpu=100
+			run web
+			alloc all status=running`, `cpu of task "t": 50 instead of 100 (0); count: 1 instead of 2 (0)`},
 		"only a part": {`
 			node n1 mem=1000
 			job web count=3 mem=1000 constraint=,distinct_hosts
