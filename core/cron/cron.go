@@ -110,17 +110,24 @@ func safely[T any](f func() (T, error)) (v T, err error) {
 	return f()
 }
 
-// everyHour reports whether an expression fires in every hour of a day.
+// everyHour reports whether an expression fires in every hour of a day, however its field of
+// hours says so: "*", "*/1", "0-23".
 func everyHour(fields []string) bool {
+	hours := ""
 	switch len(fields) {
 	case 1:
 		return fields[0] == "@hourly"
 	case 5, 6:
-		return fields[1] == "*" || fields[1] == "*/1"
+		hours = fields[1]
 	case 7:
-		return fields[2] == "*" || fields[2] == "*/1"
+		hours = fields[2]
 	}
-	return false
+	daily, err := safely(func() (*cronexpr.Expression, error) { return cronexpr.Parse("0 " + hours + " * * *") })
+	if err != nil {
+		return false
+	}
+	midnight := time.Date(2001, time.January, 1, 0, 0, 0, 0, time.UTC)
+	return daily.NextN(midnight.Add(-time.Second), 24)[23].Before(midnight.Add(24 * time.Hour))
 }
 
 // Next returns the first time after a given one at which the schedule fires, in the

@@ -98,6 +98,7 @@ func TestDaylightSavingNeitherLosesNorDoublesLaunches(t *testing.T) {
 		{"several times of an hour that comes twice", "*/20 2 * * *", "2026-10-24T12:00:00Z", "2026-10-25T12:00:00Z", "25T02:00:00+02 25T02:20:00+02 25T02:40:00+02"},
 		{"an interval when an hour is skipped", "*/30 * * * *", "2026-03-29T00:15:00Z", "2026-03-29T02:00:00Z", "29T01:30:00+01 29T03:00:00+02 29T03:30:00+02 29T04:00:00+02"},
 		{"an interval when an hour comes twice", "*/30 * * * *", "2026-10-25T00:15:00Z", "2026-10-25T02:15:00Z", "25T02:30:00+02 25T02:00:00+01 25T02:30:00+01 25T03:00:00+01"},
+		{"an interval whose hours are all named, when an hour comes twice", "*/30 0-23 * * *", "2026-10-25T00:15:00Z", "2026-10-25T02:15:00Z", "25T02:30:00+02 25T02:00:00+01 25T02:30:00+01 25T03:00:00+01"},
 		{"hourly over both", "@hourly", "2026-10-24T23:30:00Z", "2026-10-25T02:30:00Z", "25T02:00:00+02 25T02:00:00+01 25T03:00:00+01"},
 		{"several hours when one comes twice", "0 1-3 * * *", "2026-10-24T12:00:00Z", "2026-10-25T12:00:00Z", "25T01:00:00+02 25T02:00:00+02 25T03:00:00+01"},
 	} {
