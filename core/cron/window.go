@@ -46,11 +46,14 @@ func NewWindow(start, end, zone string) (*Window, error) {
 }
 
 // Open reports whether the window is open at a time: its last opening is not before its last
-// closing.
+// closing. If clocks skip the whole window, it stays closed.
 func (w *Window) Open(at time.Time) bool {
 	from := at.Add(-windowMemory)
-	opened := w.start.Last(from, at)
-	return !opened.IsZero() && !opened.Before(w.end.Last(from, at))
+	opened, closed := w.start.Last(from, at), w.end.Last(from, at)
+	if !opened.IsZero() && opened.Equal(closed) { // the clock tells which of them is later where it skips hours
+		opened, closed = w.start.named(opened), w.end.named(closed)
+	}
+	return !opened.IsZero() && !opened.Before(closed)
 }
 
 // Next returns the first time after a given one at which the window may open or close; zero

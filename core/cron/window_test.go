@@ -26,6 +26,14 @@ func TestAWindowIsOpenFromItsStartToItsEnd(t *testing.T) {
 			[]string{"2024-02-29T02:30:00Z"}, []string{"2026-02-28T02:30:00Z", "2024-02-29T03:00:00Z"}},
 		{"30 2 * * *", "30 4 * * *", "Europe/Berlin", // 02:30 is skipped on March 29, 2026: it opens at the end of the gap
 			[]string{"2026-03-29T01:00:00Z", "2026-03-29T02:29:59Z"}, []string{"2026-03-29T00:59:59Z", "2026-03-29T02:30:00Z"}},
+		{"10 2 * * *", "50 2 * * *", "Europe/Berlin", // all of it is skipped: it stays closed
+			[]string{"2026-03-28T01:10:00Z", "2026-03-30T00:10:00Z"}, []string{"2026-03-29T00:59:59Z", "2026-03-29T01:00:00Z", "2026-03-29T12:00:00Z"}},
+		{"30 2 * * *", "0 3 * * *", "Europe/Berlin", // skipped up to its end
+			[]string{"2026-03-30T00:30:00Z"}, []string{"2026-03-29T01:00:00Z", "2026-03-29T12:00:00Z"}},
+		{"0 3 * * *", "30 2 * * *", "Europe/Berlin", // its end is skipped, and it opens at the end of the gap
+			[]string{"2026-03-29T00:59:59Z", "2026-03-29T01:00:00Z", "2026-03-29T12:00:00Z"}, []string{"2026-03-30T00:30:00Z"}},
+		{"0 0 * * MON", "0 0 * * *", "", // where both fire, it opens
+			[]string{"2026-03-30T00:00:00Z", "2026-03-30T12:00:00Z"}, []string{"2026-03-31T00:00:00Z"}},
 		{"30 2 * * *", "0 4 * * *", "Europe/Berlin", // 02:30 comes twice on October 25, 2026: the first counts
 			[]string{"2026-10-25T00:30:00Z", "2026-10-25T01:45:00Z", "2026-10-25T02:59:59Z"}, []string{"2026-10-25T00:29:59Z", "2026-10-25T03:00:00Z"}},
 	} {

@@ -71,6 +71,24 @@ func (r *rule) nextShown(after time.Time) time.Time {
 	return time.Time{}
 }
 
+// named returns the time that the expressions name for a launch at t, as shown says it. It is
+// earlier than what clocks show if they skip it; of several the last counts.
+func (s *Schedule) named(t time.Time) time.Time {
+	t = t.In(s.zone)
+	last, from := time.Time{}, shown(t.Add(-time.Nanosecond))
+	for _, r := range s.rules {
+		for n := r.expr.Next(from); !n.IsZero() && !n.After(shown(t)); n = r.expr.Next(n) {
+			if n.After(last) {
+				last = n
+			}
+		}
+	}
+	if last.IsZero() { // it is the first of two equal hours
+		return shown(t)
+	}
+	return last
+}
+
 // instant returns when clocks of a zone first show n, or, if they skip n, the moment
 // of the change. until is the end, as shown, of the times around n that are shown
 // twice; n itself if n is shown once.
