@@ -264,9 +264,7 @@ func (k *Keeper) serve(ctx context.Context, of key) {
 		case <-ctx.Done():
 			continue
 		}
-		err := k.do(ctx, of, step)
-		<-k.slots
-		if err != nil {
+		if err := k.inSlot(ctx, of, step); err != nil {
 			if ctx.Err() == nil {
 				k.cfg.Logger.Warn("the state of an attachment could not be written; it is tried again", "volume", of.id, "namespace", of.namespace, "error", err)
 			}
@@ -274,6 +272,13 @@ func (k *Keeper) serve(ctx context.Context, of key) {
 			return
 		}
 	}
+}
+
+// inSlot carries out a step in the slot that the caller has taken, and gives the slot back even
+// if the step panics.
+func (k *Keeper) inSlot(ctx context.Context, of key, step *Step) error {
+	defer func() { <-k.slots }()
+	return k.do(ctx, of, step)
 }
 
 // nextOrRest returns the next step of a volume, or ends its worker and returns nil. A change

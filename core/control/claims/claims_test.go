@@ -244,6 +244,29 @@ func TestADriverThatFailsForAnHourDoesNotKeepTheVolume(t *testing.T) {
 	})
 }
 
+// The keeper attaches and detaches a bounded number of volumes at a time. A driver call that
+// panics must not use up that number.
+func TestACallThatPanicsDoesNotKeepOtherVolumesWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.failing = func(string) error { panic("a defect") }
+		k, stop := c.lead()
+		c.place("a1", "n0", "")
+		time.Sleep(2 * time.Hour) // it is tried once a minute
+		if n := strings.Count(c.said(), "attach"); n < 100 {
+			t.Errorf("%d tries in two hours", n)
+		}
+		c.mu.Lock()
+		c.failing = func(string) error { return nil }
+		c.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if _, err := k.Claim(t.Context(), "n0", "a1", "v"); err != nil {
+			t.Error(err)
+		}
+		stop()
+	})
+}
+
 // Whatever fails, at whatever step servers are killed: the volume is never at two nodes, and
 // in the end it is where it is needed, or nowhere.
 func TestNoAttachmentIsLeftBehind(t *testing.T) {
