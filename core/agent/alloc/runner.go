@@ -355,8 +355,13 @@ func (r *Runner) saveAlloc() {
 	r.noteSaved(err)
 }
 
+// record returns what is stored of the alloc. Of its job that is only its own group:
+// otherwise a job with many groups would be stored whole for each of its allocs.
 func (r *Runner) record() *Record {
-	return &Record{Alloc: r.alloc, Received: r.received, Health: r.health, UID: r.uid, Network: r.attached, Mounts: r.mounts}
+	job, stored := *r.alloc.Job, *r.alloc
+	job.TaskGroups = []*model.TaskGroup{job.LookupTaskGroup(stored.TaskGroup)}
+	stored.Job = &job
+	return &Record{Alloc: &stored, Received: r.received, Health: r.health, UID: r.uid, Network: r.attached, Mounts: r.mounts}
 }
 
 // saveStates stores what has changed of the group, of the tasks and of the checks.

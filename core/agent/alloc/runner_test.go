@@ -227,6 +227,25 @@ func TestARunningTaskIsTakenOverAfterARestartOfTheAgent(t *testing.T) {
 	})
 }
 
+func TestOfAJobOnlyTheAllocsOwnGroupIsStored(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		a := newAlloc(newTask("web"))
+		own := a.Job.TaskGroups[0]
+		a.Job.TaskGroups = []*model.TaskGroup{{Name: "before"}, own, {Name: "after"}}
+		b.run(a)
+		synctest.Wait()
+		if got := b.store.record().Alloc.Job.TaskGroups; len(got) != 1 || got[0] != own {
+			t.Errorf("%d groups are stored", len(got))
+		}
+		if n := len(b.r.Alloc().Job.TaskGroups); n != 3 {
+			t.Errorf("the runner knows %d groups of 3", n)
+		}
+		b.restart(nil)
+		synctest.Wait()
+		b.wants("web", "running")
+	})
+}
+
 func TestARestoredRunnerTellsOnlyWhatItsDriverHasConfirmed(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(b *bed)
