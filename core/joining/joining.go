@@ -8,6 +8,7 @@ package joining
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -202,12 +203,27 @@ func (j *Joiner) Join(ctx context.Context, addresses []string) (int, error) {
 	return n, nil
 }
 
+// errAlone means that only this server itself has answered: the same list of addresses may be
+// in the configuration of all servers.
+var errAlone = errors.New("only this server itself has answered")
+
 // retryJoin joins the servers of the configuration.
 func (j *Joiner) retryJoin(ctx context.Context) {
-	g := j.cfg.Gossip
-	if len(g.RetryJoin) == 0 {
+	if len(j.cfg.Gossip.RetryJoin) == 0 {
 		return
 	}
+	j.retry(ctx, func(ctx context.Context) error {
+		_, err := j.Join(ctx, j.cfg.Gossip.RetryJoin)
+		if err == nil && j.Members().Alone() {
+			err = errAlone
+		}
+		return err
+	})
+}
+
+// retry calls join until it succeeds or was called RetryMax times.
+func (j *Joiner) retry(ctx context.Context, join func(context.Context) error) {
+	g := j.cfg.Gossip
 	pause := g.RetryInterval
 	if pause == 0 {
 		pause = defaultRetryInterval
@@ -215,15 +231,18 @@ func (j *Joiner) retryJoin(ctx context.Context) {
 	var logged time.Time
 	var said string
 	for try := 1; ; try++ {
-		_, err := j.Join(ctx, g.RetryJoin)
+		err := join(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
+		alone := errors.Is(err, errAlone) // which may be meant so, so it is no failure
 		if g.RetryMax > 0 && try >= g.RetryMax {
-			j.cfg.Fail(fmt.Errorf("no server of retry_join could be joined in %d tries: %w", try, err))
+			if !alone {
+				j.cfg.Fail(fmt.Errorf("no server of retry_join could be joined in %d tries: %w", try, err))
+			}
 			return
 		}
-		if text := err.Error(); text != said || time.Since(logged) >= logAgain {
+		if text := err.Error(); text != said || !alone && time.Since(logged) >= logAgain {
 			said, logged = text, time.Now()
 			j.cfg.Logger.Warn("no server of retry_join could be joined; trying again", "each", pause, "attempts", try, "error", err)
 		}

@@ -5,6 +5,7 @@ package joining_test
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,4 +32,26 @@ func TestWhyNothingIsJoinedIsLoggedOnceInFiveMinutes(t *testing.T) {
 			t.Errorf("logged\n%s", text)
 		}
 	})
+}
+
+func TestAServerThatHasOnlyReachedItselfGoesOnLookingForOthers(t *testing.T) {
+	for most, want := range map[int]int{0: 40, 20: 20} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			j := joining.New(joining.Config{
+				Gossip: &joining.Gossip{RetryInterval: 10 * time.Second, RetryMax: most},
+				Fail:   func(err error) { t.Errorf("it may be meant to be alone, but: %v", err) }, Logger: hclog.New(&hclog.LoggerOptions{Output: &log}),
+			})
+			tries := 0
+			j.Retry(t.Context(), func(context.Context) error {
+				if tries++; tries < 40 {
+					return joining.ErrAlone
+				}
+				return nil
+			})
+			if tries != want || strings.Count(log.String(), "only this server itself") != 1 {
+				t.Errorf("retry_max %d: %d tries, not %d; logged\n%s", most, tries, want, log.String())
+			}
+		})
+	}
 }

@@ -71,14 +71,37 @@ func (m *Membership) InstallKey(key string) (*KeyReport, error) {
 	return m.keys(key, (*serf.KeyManager).InstallKey)
 }
 
-// UseKey makes all servers encrypt with an installed key.
+// UseKey makes all servers encrypt with an installed key. No server may be failed: it may
+// lack the key, and could not come back then.
 func (m *Membership) UseKey(key string) (*KeyReport, error) {
+	if err := m.noneFailed(); err != nil {
+		return &KeyReport{}, err
+	}
 	return m.keys(key, (*serf.KeyManager).UseKey)
 }
 
-// RemoveKey removes a key that does not encrypt from all servers.
+// RemoveKey removes a key that does not encrypt from all servers. No server may be failed:
+// it may have no other key, and could not come back then.
 func (m *Membership) RemoveKey(key string) (*KeyReport, error) {
+	if err := m.noneFailed(); err != nil {
+		return &KeyReport{}, err
+	}
 	return m.keys(key, (*serf.KeyManager).RemoveKey)
+}
+
+// noneFailed returns an error that names the failed servers, if there are any.
+func (m *Membership) noneFailed() error {
+	var names []string
+	for _, s := range m.Members() {
+		if s.Status == Failed {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return errdefs.FailedPreconditionf("the keys of %s cannot be changed, because it has failed, and with the old keys it could not come back: start it again and repeat the rotation from `keyring install` on, or remove it with `drover server force-leave`", strings.Join(names, ", "))
 }
 
 // keys asks all servers. An error means that the servers were not or not all asked; the

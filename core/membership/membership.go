@@ -230,6 +230,13 @@ func (m *Membership) Join(addresses []string) (int, error) {
 	return n, nil
 }
 
+// Alone reports whether no other server is alive. A server that joins its own address gets an
+// answer, too.
+func (m *Membership) Alone() bool {
+	self := m.Self()
+	return !slices.ContainsFunc(m.Members(), func(o Member) bool { return o.Name != self.Name && o.Status == Alive })
+}
+
 // inOneLine returns an error whose text has one line, though the library lists its causes.
 func inOneLine(err error) error {
 	var list interface{ WrappedErrors() []error }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-project/drover/core/membership"
 	"github.com/drover-project/drover/internal/testkit"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 const (
@@ -141,6 +142,18 @@ func TestServersFindEachOtherAndSeeWhoFailsAndWhoLeaves(t *testing.T) {
 	a.sees("b.global", membership.Left)
 }
 
+func TestAServerThatHasJoinedItselfIsAlone(t *testing.T) {
+	a, b := start(t, "a", nil), start(t, "b", nil)
+	a.joins(a)
+	if !a.Alone() {
+		t.Error("a takes itself for another server")
+	}
+	a.joins(b)
+	if a.Alone() {
+		t.Error("a does not see b")
+	}
+}
+
 func TestAServerThatComesBackIsAliveAgain(t *testing.T) {
 	a := start(t, "a", nil)
 	b := start(t, "b", func(c *membership.Config) { c.Dir = t.TempDir() })
@@ -222,6 +235,11 @@ func TestKeysAreNeededAndRotated(t *testing.T) {
 	}
 	b.stop()
 	a.sees("b.global", membership.Failed)
+	for what, change := range map[string]func(string) (*membership.KeyReport, error){"use": a.UseKey, "remove": a.RemoveKey} {
+		if _, err := change(oneKey); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "b.global") || !strings.Contains(err.Error(), "force-leave") {
+			t.Errorf("%s, which would keep the failed b out: %v", what, err)
+		}
+	}
 	b.start() // with the key of its directory, not that of its configuration
 	b.joins(a)
 	if r, err := a.InstallKey("short"); err == nil {
