@@ -6,6 +6,7 @@ package consensus
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -184,6 +185,13 @@ func readArchive(r io.Reader, w io.Writer) (info SnapshotInfo, err error) {
 		if err != nil {
 			return info, damaged(err)
 		}
+	}
+	rest, err := io.ReadAll(io.LimitReader(zip, maxArchiveMeta)) // the padding of tar, and the checksum of gzip
+	if err != nil {
+		return info, damaged(err)
+	}
+	if len(bytes.Trim(rest, "\x00")) > 0 {
+		return info, damaged(errors.New("something follows its end"))
 	}
 	if err := json.Unmarshal([]byte(meta.String()), &info); err != nil {
 		return info, damaged(fmt.Errorf("%s: %w", archiveMeta, err))

@@ -103,7 +103,8 @@ func TestADamagedArchiveRestoresNothing(t *testing.T) {
 	flipped := slices.Clone(body)
 	flipped[len(body)/2] ^= 0x40
 	for name, bad := range map[string][]byte{
-		"empty": nil, "text": []byte("hello"), "cut": body[:len(body)/2], "without its end": body[:len(body)-20], "one bit flipped": flipped,
+		"empty": nil, "text": []byte("hello"), "cut": body[:len(body)/2], "without its end": body[:len(body)-20], "without its last byte": body[:len(body)-1],
+		"two of them": slices.Concat(body, body), "one bit flipped": flipped,
 	} {
 		if err := n.RestoreArchive(t.Context(), dir, bytes.NewReader(bad), readable); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %v", name, err)
