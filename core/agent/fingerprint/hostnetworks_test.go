@@ -72,3 +72,19 @@ func TestAHostNetworkOfTheDefaultsNameReplacesIt(t *testing.T) {
 		t.Error("a network without addresses took those of the default away")
 	}
 }
+
+func TestAMachineWithoutIPv4IsReachedByIPv6(t *testing.T) {
+	of := func(text string) net.Addr {
+		ip, n, err := net.ParseCIDR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &net.IPNet{IP: ip, Mask: n.Mask}
+	}
+	six, link, four := of("2001:db8::7/64"), of("fe80::1/64"), of("192.0.2.7/24")
+	for want, addrs := range map[string][]net.Addr{"2001:db8::7": {link, six}, "192.0.2.7": {six, four}, "": {link}} {
+		if got := fingerprint.WithNetwork(addrs...).Attributes["unique.network.ip-address"]; got != want {
+			t.Errorf("the address of a machine with %v is %q, want %q", addrs, got, want)
+		}
+	}
+}

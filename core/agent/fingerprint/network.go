@@ -10,7 +10,7 @@ import (
 )
 
 // probeNetwork lists the addresses of the node's interface. Tasks receive the first
-// IPv4 address.
+// IPv4 address, or the first IPv6 address of a machine that has no other.
 func (f *Facts) probeNetwork(o Options) {
 	ifi := chosen(o.Interface)
 	if ifi == nil {
@@ -20,7 +20,10 @@ func (f *Facts) probeNetwork(o Options) {
 	if err != nil {
 		return
 	}
-	speed := orInt(o.NetworkSpeed, 1000)
+	f.addNetwork(ifi, addrs, orInt(o.NetworkSpeed, 1000))
+}
+
+func (f *Facts) addNetwork(ifi *net.Interface, addrs []net.Addr, speed int) {
 	node := &model.NodeNetworkResource{Mode: "host", Device: ifi.Name, MacAddress: ifi.HardwareAddr.String(), Speed: speed}
 	for _, a := range addrs {
 		ipnet, ok := a.(*net.IPNet)
@@ -38,6 +41,9 @@ func (f *Facts) probeNetwork(o Options) {
 			Mode: "host", Device: ifi.Name, CIDR: ip.String() + bits, IP: ip.String(), MBits: speed,
 		})
 		node.Addresses = append(node.Addresses, model.NodeNetworkAddress{Family: family, Alias: "default", Address: ip.String()})
+	}
+	if f.Attributes["unique.network.ip-address"] == "" && len(f.Resources.Networks) > 0 {
+		f.set("unique.network.ip-address", f.Resources.Networks[0].IP)
 	}
 	f.Resources.NodeNetworks = append(f.Resources.NodeNetworks, node)
 }
@@ -82,13 +88,16 @@ func chosen(name string) *net.Interface {
 
 // outboundIP returns the address of the default route; it sends nothing.
 func outboundIP() net.IP {
-	c, err := net.Dial("udp", "192.0.2.1:9")
-	if err != nil {
-		return nil
-	}
-	defer c.Close()
-	if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
-		return a.IP
+	for _, elsewhere := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} {
+		c, err := net.Dial("udp", elsewhere)
+		if err != nil {
+			continue // the machine has no address of that family
+		}
+		a, ok := c.LocalAddr().(*net.UDPAddr)
+		_ = c.Close() // nothing was sent
+		if ok {
+			return a.IP
+		}
 	}
 	return nil
 }
