@@ -4,8 +4,10 @@
 package model
 
 import (
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +21,10 @@ const (
 	maxCheckCount    = 1000
 )
 
-var httpMethod = regexp.MustCompile(`^[A-Za-z]+$`)
+var (
+	httpMethod = regexp.MustCompile(`^[A-Za-z]+$`)
+	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+)
 
 // validate checks a check of a service. Those of provider nomad are rejected in the words
 // of the reference, which has no line of its own for the check.
@@ -123,6 +128,16 @@ func (c *ServiceCheck) validateRequest(p *ValidationError) {
 	}
 	if c.Method != "" && !strings.Contains(c.Method, "${") && !httpMethod.MatchString(c.Method) {
 		p.addf("method of an http check: %q is no HTTP method", c.Method)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Header)) {
+		if !headerName.MatchString(name) {
+			p.addf("header of an http check: %q is no name of a header", name)
+		}
+		for _, v := range c.Header[name] {
+			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				p.addf("header %s of an http check: the value %q has control characters, such as an end of line, which no HTTP client sends", name, v)
+			}
+		}
 	}
 	if len(c.Body) > maxCheckBody {
 		p.addf("body of an http check has %d bytes; at most %d are allowed", len(c.Body), maxCheckBody)

@@ -46,6 +46,12 @@ func TestAChecksValuesAreCheckedBeforeItRuns(t *testing.T) {
 		"interval (0s) cannot be lower than 1s":                   {"consul", func(c *model.ServiceCheck) { c.Interval = 0 }},
 		"http type requires http path":                            {"nomad", func(c *model.ServiceCheck) { c.Type = "http" }},
 		"must be relative":                                        {"nomad", func(c *model.ServiceCheck) { c.Type, c.Path = "http", "http://elsewhere/" }},
+		`"X A" is no name of a header`: {"nomad", func(c *model.ServiceCheck) {
+			c.Type, c.Path, c.Header = "http", "/", map[string][]string{"X A": {"b"}}
+		}},
+		"has control characters": {"nomad", func(c *model.ServiceCheck) {
+			c.Type, c.Path, c.Header = "http", "/", map[string][]string{"X": {"a\r\nEvil: b"}}
+		}},
 		"is no HTTP method":                                       {"nomad", func(c *model.ServiceCheck) { c.Type, c.Path, c.Method = "http", "/", "GET /" }},
 		"protocol of an http check":                               {"nomad", func(c *model.ServiceCheck) { c.Type, c.Path, c.Protocol = "http", "/", "ftp" }},
 		"body of an http check has 70000 bytes":                   {"nomad", func(c *model.ServiceCheck) { c.Type, c.Path, c.Body = "http", "/", strings.Repeat("x", 70000) }},
