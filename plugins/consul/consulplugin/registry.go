@@ -82,7 +82,7 @@ func classified(ctx context.Context, what string, err error) error {
 	switch {
 	case errors.As(err, &status) && (status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized):
 		return errdefs.New(errdefs.PermissionDenied, err)
-	case errors.As(err, &status) && status.Code >= 400 && status.Code < 500:
+	case refused(err):
 		return errdefs.New(errdefs.InvalidArgument, err)
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
 		return errdefs.New(errdefs.Canceled, err)
@@ -90,8 +90,17 @@ func classified(ctx context.Context, what string, err error) error {
 	return errdefs.New(errdefs.Unavailable, err)
 }
 
-// refused reports whether Consul rejected this request, so that others may still succeed.
+// refused reports whether Consul refuses a request, and will refuse it as long as it stays the
+// same. The other three say that there are too many requests (429, 408), or that what was there
+// a moment ago is gone (404).
 func refused(err error) bool {
 	var status consul.StatusError
-	return errors.As(err, &status) && status.Code >= 400 && status.Code < 500
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Code {
+	case http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return status.Code >= 400 && status.Code < 500
 }

@@ -6,6 +6,7 @@ package consulplugin_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -242,5 +243,43 @@ func TestQueriesWaitForChanges(t *testing.T) {
 	}
 	if got := ask(registry.Query{Kind: registry.QueryServices}); len(got.Services) != 2 || got.Services[1].Name != "web" {
 		t.Errorf("all services: %+v", got)
+	}
+}
+
+func TestAServiceThatMayNotBeRemovedKeepsNoOther(t *testing.T) {
+	s := server(t)
+	r := open(t, s, nil)
+	one, two := web(), web()
+	two.ID, two.Checks = "web-2", nil
+	synchronise(t, r, one, two)
+	s.Fault = func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "/deregister/web-1") {
+			return http.StatusForbidden
+		}
+		return 0
+	}
+	_, err := r.Sync(t.Context(), registry.SyncRequest{Owner: "n1", Cluster: "default"})
+	if !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), `deregister service "web"`) {
+		t.Errorf("%v", err)
+	}
+	if s.Service("web-1") == nil || s.Service("web-2") != nil {
+		t.Error("the other service is still registered")
+	}
+}
+
+func TestTooManyRequestsAndChecksThatAreGoneAreNoRefusals(t *testing.T) {
+	s := server(t)
+	r := open(t, s, nil)
+	for code, path := range map[int]string{http.StatusTooManyRequests: "/v1/agent/service/register", http.StatusNotFound: "/v1/agent/check/update/web-1-script"} {
+		s.Fault = func(r *http.Request) int {
+			if r.URL.Path == path {
+				return code
+			}
+			return 0
+		}
+		got, err := r.Sync(t.Context(), registry.SyncRequest{Owner: "n1", Cluster: "default", Services: []registry.Registration{web()}})
+		if !errdefs.IsUnavailable(err) {
+			t.Errorf("%d: %+v, %v; want Unavailable, which is tried again", code, got, err)
+		}
 	}
 }

@@ -63,14 +63,24 @@ func (r *Registry) Sync(ctx context.Context, req registry.SyncRequest) (*registr
 			return nil, classified(ctx, fmt.Sprintf("register service %q", s.Name), err)
 		}
 	}
+	var stays error // that of a service which may not be removed; the others are
 	for _, id := range slices.Sorted(maps.Keys(has)) {
 		s := has[id]
 		if wanted[id] || s.Meta[metaOwner] != req.Owner {
 			continue
 		}
-		if err := c.remove(ctx, id, s, req.Credentials[id]); err != nil {
-			return nil, classified(ctx, fmt.Sprintf("deregister service %q", s.Service), err)
+		err := c.remove(ctx, id, s, req.Credentials[id])
+		if err == nil {
+			continue
 		}
+		err, again := classified(ctx, fmt.Sprintf("deregister service %q", s.Service), err), !refused(err)
+		if again {
+			return nil, err
+		}
+		stays = cmp.Or(stays, err)
+	}
+	if stays != nil {
+		return nil, stays
 	}
 	return out, nil
 }

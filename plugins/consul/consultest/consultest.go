@@ -35,6 +35,8 @@ type Server struct {
 	Lag int
 	// Version is what the agent says; "" means 1.22.0.
 	Version string
+	// Fault returns the status with which a request is refused; 0 accepts it.
+	Fault func(r *http.Request) int
 
 	mu       sync.Mutex
 	index    uint64
@@ -151,6 +153,12 @@ func (s *Server) change(f func()) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.Fault != nil {
+		if code := s.Fault(r); code != 0 {
+			http.Error(w, http.StatusText(code), code)
+			return
+		}
+	}
 	if s.acl(w, r) {
 		return
 	}
