@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -31,6 +32,8 @@ type Network struct {
 	// did.
 	Made     *driver.NetworkIsolation `json:",omitempty"`
 	Hostname string                   `json:",omitempty"`
+	// NamespaceID tells the namespace from others; "" if that is not known.
+	NamespaceID string `json:",omitempty"`
 }
 
 // noNetwork is the network mode of a group whose tasks have a loopback only, and
@@ -99,11 +102,28 @@ func (r *Runner) makeNetwork(ctx context.Context) error {
 	if out.Attachment, err = r.cfg.Networks.CreateNetwork(ctx, req); err != nil {
 		return err
 	}
+	out.NamespaceID = namespaceID(out.Path)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	had := r.attached
 	r.attached = out
 	r.saveAlloc()
+	if had != nil && had.NamespaceID != "" && out.NamespaceID != "" && had.NamespaceID != out.NamespaceID {
+		r.leaveNamespace()
+	}
 	return nil
+}
+
+// leaveNamespace restarts the tasks that run. They are in a namespace that was replaced: nobody
+// reaches them there, not even other tasks of the group. r.mu is held.
+func (r *Runner) leaveNamespace() {
+	var e effects
+	for _, t := range r.group.Tasks {
+		if run := r.tasks[t.Name]; run != nil && run.state.Phase == task.Running {
+			r.step(t.Name, task.Restart{Reason: "The group's network was lost and made again; the task is still in the former one"}, &e)
+		}
+	}
+	r.settle(&e)
 }
 
 // networkMaker returns the driver that must make the namespace of the group, because its

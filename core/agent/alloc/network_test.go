@@ -4,22 +4,30 @@
 package alloc_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/network"
 )
 
 // askedNetworks keeps what the node asks of network plugins.
-type askedNetworks struct{ got network.Request }
+type askedNetworks struct {
+	got  network.Request
+	path string // of the namespace
+}
 
 func (n *askedNetworks) CreateNetwork(_ context.Context, r network.Request) (*network.Attachment, error) {
 	n.got = r
-	return &network.Attachment{Path: "/run/netns/x", Interface: "eth0"}, nil
+	return &network.Attachment{Path: cmp.Or(n.path, "/run/netns/x"), Interface: "eth0"}, nil
 }
 
 func (*askedNetworks) DestroyNetwork(context.Context, string, string) error { return nil }
@@ -54,6 +62,51 @@ func TestReferencesInTheNetworkBlockOfAGroupAreReplaced(t *testing.T) {
 		}
 		if len(b.driver.configs) != 1 || fmt.Sprint(b.driver.configs[0].DNS.Servers, b.driver.configs[0].DNS.Searches) != "[10.0.0.7] [edge.example]" {
 			t.Errorf("the driver got %+v", b.driver.configs)
+		}
+	})
+}
+
+func TestTasksThatRunInANamespaceThatWasReplacedAreRestarted(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		dir := t.TempDir()
+		namespace := func(name string) string {
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+		nets := &askedNetworks{path: namespace("one")}
+		b.cfg.Networks = nets
+		a := newAlloc(newTask("web"), newTask("side"))
+		for _, t := range a.Job.TaskGroups[0].Tasks {
+			t.RestartPolicy = &model.RestartPolicy{Mode: "fail", Attempts: 2, Interval: time.Hour, Delay: time.Second}
+		}
+		a.Job.TaskGroups[0].Networks = []*model.NetworkResource{{Mode: "bridge"}}
+		b.run(a)
+		synctest.Wait()
+		b.driver.end(t, "web", 1) // the namespace is the same
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		const why = "The group's network was lost and made again"
+		if got := b.events("side"); strings.Contains(got, why) {
+			t.Fatalf("side was restarted: %s", got)
+		}
+		nets.path = namespace("two")
+		b.driver.end(t, "web", 1)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		b.hasEvent("side", why)
+		if got := b.events("web"); strings.Contains(got, why) {
+			t.Errorf("web is in the new namespace already: %s", got)
+		}
+		if got := b.driver.running(); strings.Count(got, "web") != 1 || strings.Count(got, "side") != 1 {
+			t.Errorf("running: %s", got)
+		}
+		for _, c := range b.driver.configs[len(b.driver.configs)-2:] {
+			if c.Network.Path != nets.path {
+				t.Errorf("task %s was started in %s", c.Name, c.Network.Path)
+			}
 		}
 	})
 }
