@@ -188,7 +188,7 @@ func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attac
 	err := n.store.turn(ctx, r.AllocID, func() (err error) {
 		set := n.settings()
 		if r.Network == bridged {
-			if err := n.fits(set, r.AllocID); err != nil {
+			if err := n.fits(set, r.AllocID, r.Ports); err != nil {
 				return err
 			}
 		}

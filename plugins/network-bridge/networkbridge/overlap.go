@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	network "github.com/drover-project/drover/sdk/network/v1"
 )
 
 // neighbour is an address of another interface of the machine, with its network.
@@ -54,10 +56,13 @@ func (s settings) hides(all []neighbour) string {
 	return ""
 }
 
-// fits refuses to make the network of a new alloc while something is in the way. The networks
+// fits refuses to make the network of a new alloc that could not be reached. The networks
 // of other allocs are still repaired, because they may work well enough.
-func (n *Network) fits(set settings, allocID string) error {
+func (n *Network) fits(set settings, allocID string, ports []network.Port) error {
 	if old, err := n.store.Get(allocID); err != nil || old != nil {
+		return err
+	}
+	if err := set.mappable(ports); err != nil {
 		return err
 	}
 	all, err := set.neighbours()
@@ -65,6 +70,39 @@ func (n *Network) fits(set settings, allocID string) error {
 		return err
 	}
 	return set.inTheWay(all)
+}
+
+// mappable refuses a port on none of whose addresses of the machine anything can be forwarded
+// to the bridge. Its service would be registered, and nobody could reach it.
+func (s settings) mappable(ports []network.Port) error {
+	leads, why := map[string]bool{}, map[string]error{}
+	for _, p := range ports {
+		err := s.forwards(p)
+		leads[p.Label] = leads[p.Label] || err == nil
+		why[p.Label] = err
+	}
+	for _, p := range ports {
+		if !leads[p.Label] {
+			return why[p.Label]
+		}
+	}
+	return nil
+}
+
+// forwards says why nothing can be forwarded from a port's address; nil if something can.
+func (s settings) forwards(p network.Port) error {
+	ip, err := netip.ParseAddr(p.HostIP)
+	if err != nil || ip.IsUnspecified() {
+		return nil // all addresses
+	}
+	ip = ip.Unmap()
+	switch {
+	case ip.Is6() && ip.IsLoopback():
+		return errdefs.FailedPreconditionf("port %q is on %s, from which the kernel forwards nothing; give the port another host_network", p.Label, ip)
+	case !slices.ContainsFunc(s.subnets, func(own netip.Prefix) bool { return own.Addr().Is4() == ip.Is4() }):
+		return errdefs.FailedPreconditionf("port %q is on %s, and the bridge %q has no IPv6 addresses; set bridge_network_subnet_ipv6, or give the port another host_network", p.Label, ip, s.name)
+	}
+	return nil
 }
 
 // overlap says what of the machine's networks overlaps with the bridge's, and whether the
