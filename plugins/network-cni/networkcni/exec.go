@@ -108,9 +108,25 @@ func (b *bounded) Write(p []byte) (int, error) {
 // full is what the program host-local says, without a code, of a network without a free address.
 const full = "no IP addresses available"
 
+// answerBefore is how much earlier than its caller the plugin gives up, so that the caller
+// learns which program does not end. A killed program needs endsWithin.
+const answerBefore = 5 * time.Second
+
+// inTime returns a context that ends before that of the caller.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end.Add(-min(answerBefore, time.Until(end)/4)))
+}
+
 // classified gives an error of the programs its class. Codes are those of the specification.
 func classified(ctx context.Context, doing string, rec *record, err error) error {
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded): // the plugin answers, so it is not DeadlineExceeded
+		return errdefs.FailedPreconditionf("%s the network %s of alloc %s: a CNI program did not end in time and was killed; see why it hangs: %w", doing, rec.Network, rec.AllocID, err)
+	case ctx.Err() != nil:
 		return errdefs.Canceledf("%s the network %s of alloc %s: %w", doing, rec.Network, rec.AllocID, err)
 	}
 	var told *types.Error

@@ -123,6 +123,8 @@ func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attac
 	if err := checkRequest(r); err != nil {
 		return nil, err
 	}
+	ctx, cancel := inTime(ctx)
+	defer cancel()
 	var rec *record
 	err := n.store.Locked(ctx, lockName(r.AllocID), func() (err error) {
 		rec, err = n.create(ctx, r)
@@ -185,8 +187,14 @@ func (n *Network) attach(ctx context.Context, list *libcni.NetworkConfigList, re
 	// Some programs say of a network that they have just made that it does not work, such as
 	// portmap 1.1 of one without IPv6. Their later word is worth nothing either.
 	rec.Unchecked = n.cni().CheckNetworkList(ctx, list, rec.runtime(path)) != nil
-	if _, err := rec.attachment(path); err != nil {
+	a, err := rec.attachment(path)
+	if err != nil {
 		return err
+	}
+	if rec.claims() {
+		if err := hasInterface(path, a); err != nil {
+			return errdefs.FailedPreconditionf("the programs of network %s report success, but %w", rec.Network, err)
+		}
 	}
 	return n.store.Put(rec)
 }
@@ -246,8 +254,10 @@ func (n *Network) works(ctx context.Context, rec *record) error {
 	if err != nil {
 		return err
 	}
-	if err := hasInterface(path, a); err != nil {
-		return err
+	if rec.claims() {
+		if err := hasInterface(path, a); err != nil {
+			return err
+		}
 	}
 	if rec.Unchecked {
 		return nil
@@ -272,6 +282,8 @@ func (n *Network) Inspect(ctx context.Context, allocID string) (*network.Attachm
 	if err := netrecords.CheckID(allocID); err != nil {
 		return nil, err
 	}
+	ctx, cancel := inTime(ctx)
+	defer cancel()
 	var rec *record
 	err := n.store.Locked(ctx, lockName(allocID), func() (err error) {
 		if rec, err = n.store.Get(allocID); err != nil {
@@ -297,6 +309,8 @@ func (n *Network) Destroy(ctx context.Context, allocID string) error {
 	if err := netrecords.CheckID(allocID); err != nil {
 		return err
 	}
+	ctx, cancel := inTime(ctx)
+	defer cancel()
 	return n.store.Locked(ctx, lockName(allocID), func() error {
 		rec, err := n.store.Get(allocID)
 		if err != nil || rec == nil {

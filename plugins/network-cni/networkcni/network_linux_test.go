@@ -384,3 +384,42 @@ func TestASubnetOfCNIThatIsFullIsSaid(t *testing.T) {
 		t.Errorf("left: %q, %v", ids, err)
 	}
 }
+
+func TestAProgramThatHangsIsNamedBeforeTheCallerGivesUp(t *testing.T) {
+	b := newBed(t)
+	b.program("hang", `case "$CNI_COMMAND" in
+VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
+ADD) exec sleep 1000 ;;
+esac`)
+	b.config("a.conf", `{"cniVersion": "1.0.0", "name": "hang", "type": "hang"}`)
+	n := b.fresh()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	_, err := n.Create(ctx, network.Request{AllocID: "web", Network: "cni/hang"})
+	if ctx.Err() != nil {
+		t.Error("the answer comes too late")
+	}
+	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), filepath.Join(b.programs, "hang")) || !strings.Contains(err.Error(), "did not end in time") {
+		t.Errorf("%v", err)
+	}
+	if err := n.Destroy(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnInterfaceThatAProgramClaimsMustBeThere(t *testing.T) {
+	b := newBed(t)
+	b.program("lies", `case "$CNI_COMMAND" in
+VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
+ADD) printf '{"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "%s"}]}' "$CNI_NETNS" ;;
+esac`)
+	b.config("a.conf", `{"cniVersion": "1.0.0", "name": "lies", "type": "lies"}`)
+	n := b.fresh()
+	_, err := n.Create(t.Context(), network.Request{AllocID: "web", Network: "cni/lies"})
+	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), `report success, but the namespace`) || !strings.Contains(err.Error(), `has no interface "eth0"`) {
+		t.Errorf("%v", err)
+	}
+	if err := n.Destroy(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+}

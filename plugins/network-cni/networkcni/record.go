@@ -188,6 +188,16 @@ func (r *record) attachment(namespace string) (*network.Attachment, error) {
 	return a, nil
 }
 
+// claims reports whether the programs say that there is an interface in the namespace. Those
+// of a network may do something else, such as setting rules of a firewall.
+func (r *record) claims() bool {
+	var result types100.Result
+	if err := json.Unmarshal(r.Result, &result); err != nil {
+		return false
+	}
+	return len(result.IPs) > 0 || slices.ContainsFunc(result.Interfaces, func(i *types100.Interface) bool { return i.Sandbox != "" })
+}
+
 // ofSandbox reports whether an address is that of an interface in the namespace. Programs of
 // old versions do not say so.
 func ofSandbox(result *types100.Result, ip *types100.IPConfig) bool {
