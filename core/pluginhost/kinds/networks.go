@@ -41,8 +41,8 @@ type Networks struct {
 // networkBackend is a network plugin of one process.
 type networkBackend struct {
 	network.Backend
-	breaker *breaker.Breaker
-	calls   sync.WaitGroup // calls about networks in progress
+	breakers *breaker.Group // by network; "" is for calls about whatever an alloc has left
+	calls    sync.WaitGroup // calls about networks in progress
 }
 
 // networkSlot is the slot of one network plugin.
@@ -88,8 +88,14 @@ func newNetworks(cfg Config) *Networks {
 func (n *Networks) dial(ctx context.Context, p *process.Process) (out []*networkBackend, err error) {
 	all, err := network.ConnectV1(ctx, p.Conn)
 	for _, b := range all {
-		name := fmt.Sprintf("network plugin %q", b.Info().Name)
-		out = append(out, &networkBackend{Backend: b, breaker: breaker.New(name, n.cfg.Limits.Breaker, n.cfg.Answering)})
+		plugin := fmt.Sprintf("network plugin %q", b.Info().Name)
+		name := func(network string) string {
+			if network == "" {
+				return plugin
+			}
+			return fmt.Sprintf("network %q of %s", network, plugin)
+		}
+		out = append(out, &networkBackend{Backend: b, breakers: breaker.NewGroup(name, n.cfg.Limits.Breaker, n.cfg.Answering)})
 	}
 	return out, err
 }
@@ -121,7 +127,7 @@ func (n *Networks) Create(ctx context.Context, r network.Request) (a *network.At
 	if err != nil {
 		return nil, err
 	}
-	err = b.call(ctx, func(ctx context.Context) error {
+	err = b.call(ctx, r.Network, func(ctx context.Context) error {
 		a, err = b.Create(ctx, r)
 		return err
 	})
@@ -167,7 +173,7 @@ func (n *Networks) maker(name string) (*networkBackend, error) {
 func (n *Networks) Destroy(ctx context.Context, name, allocID string) error {
 	backends, err := n.makers(name)
 	for _, b := range backends {
-		if failed := b.call(ctx, func(ctx context.Context) error { return b.Destroy(ctx, allocID) }); failed != nil && err == nil {
+		if failed := b.call(ctx, name, func(ctx context.Context) error { return b.Destroy(ctx, allocID) }); failed != nil && err == nil {
 			err = errdefs.New(errdefs.ClassOf(failed), fmt.Errorf("remove network %q: %w", name, failed))
 		}
 	}
@@ -212,7 +218,7 @@ func (n *Networks) List(ctx context.Context) (map[string][]string, error) {
 	out := map[string][]string{}
 	var first error
 	for name, b := range serving {
-		err := b.call(ctx, func(ctx context.Context) error {
+		err := b.call(ctx, "", func(ctx context.Context) error {
 			ids, err := b.List(ctx)
 			out[name] = ids
 			return err
@@ -235,13 +241,13 @@ func (n *Networks) Sweep(ctx context.Context, name, allocID string) error {
 	b := e.slot.backend
 	b.calls.Add(1)
 	n.mu.Unlock()
-	return b.call(ctx, func(ctx context.Context) error { return b.Destroy(ctx, allocID) })
+	return b.call(ctx, "", func(ctx context.Context) error { return b.Destroy(ctx, allocID) })
 }
 
-// call makes one call, which its caller has counted as in progress.
-func (b *networkBackend) call(ctx context.Context, do func(context.Context) error) error {
+// call makes one call about a network, which its caller has counted as in progress.
+func (b *networkBackend) call(ctx context.Context, network string, do func(context.Context) error) error {
 	defer b.calls.Done()
-	return b.breaker.Do(ctx, func(ctx context.Context) error {
+	return b.breakers.Of(network).Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, networkLimit)
 		defer cancel()
 		return do(ctx)
@@ -295,7 +301,7 @@ func (s *networkSlot) unanswering() (since time.Time, why error) {
 	if s.backend == nil {
 		return time.Time{}, nil
 	}
-	return s.backend.breaker.Open()
+	return s.backend.breakers.Open()
 }
 
 func (s *networkSlot) release() (kept bool) {

@@ -47,8 +47,8 @@ type Registries struct {
 // registryBackend is a registry of one process.
 type registryBackend struct {
 	registry.Backend
-	breaker *breaker.Breaker
-	calls   sync.WaitGroup // Syncs in progress
+	breakers *breaker.Group // by cluster
+	calls    sync.WaitGroup // Syncs in progress
 	// dormant says that it has no config, and so no clusters.
 	dormant atomic.Bool
 }
@@ -100,8 +100,8 @@ func newRegistries(cfg Config) *Registries {
 func (r *Registries) dial(ctx context.Context, p *process.Process) (out []*registryBackend, err error) {
 	all, err := registry.ConnectV1(ctx, p.Conn)
 	for _, b := range all {
-		name := fmt.Sprintf("registry %q", b.Info().Name)
-		out = append(out, &registryBackend{Backend: b, breaker: breaker.New(name, r.cfg.Limits.Breaker, r.cfg.Answering)})
+		name := func(cluster string) string { return fmt.Sprintf("cluster %q of registry %q", cluster, b.Info().Name) }
+		out = append(out, &registryBackend{Backend: b, breakers: breaker.NewGroup(name, r.cfg.Limits.Breaker, r.cfg.Answering)})
 	}
 	return out, err
 }
@@ -134,7 +134,7 @@ func (r *Registries) Sync(ctx context.Context, name string, req registry.SyncReq
 		return nil, err
 	}
 	defer b.calls.Done()
-	err = b.breaker.Do(ctx, func(ctx context.Context) error {
+	err = b.breakers.Of(req.Cluster).Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, registryLimit)
 		defer cancel()
 		out, err = b.Sync(ctx, req)
@@ -169,7 +169,7 @@ func (r *Registries) Query(ctx context.Context, name string, q registry.Query) (
 // Login returns a credential of a workload for a cluster of a registry; it fails as Sync
 // does. Unimplemented: the registry knows no logins.
 func (r *Registries) Login(ctx context.Context, name string, req registry.LoginRequest) (out *registry.Login, err error) {
-	err = r.authenticate(ctx, name, func(ctx context.Context, a registry.Authenticator) error {
+	err = r.authenticate(ctx, name, req.Cluster, func(ctx context.Context, a registry.Authenticator) error {
 		out, err = a.Login(ctx, req)
 		return err
 	})
@@ -181,14 +181,14 @@ func (r *Registries) Login(ctx context.Context, name string, req registry.LoginR
 
 // Logout ends a credential; it fails as Login does.
 func (r *Registries) Logout(ctx context.Context, name, cluster string, c registry.Credential) error {
-	err := r.authenticate(ctx, name, func(ctx context.Context, a registry.Authenticator) error { return a.Logout(ctx, cluster, c) })
+	err := r.authenticate(ctx, name, cluster, func(ctx context.Context, a registry.Authenticator) error { return a.Logout(ctx, cluster, c) })
 	if err != nil {
 		return errdefs.New(errdefs.ClassOf(err), fmt.Errorf("log out of cluster %q of %s: %w", cluster, name, err))
 	}
 	return nil
 }
 
-func (r *Registries) authenticate(ctx context.Context, name string, do func(context.Context, registry.Authenticator) error) error {
+func (r *Registries) authenticate(ctx context.Context, name, cluster string, do func(context.Context, registry.Authenticator) error) error {
 	b, err := r.backend(name, true)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (r *Registries) authenticate(ctx context.Context, name string, do func(cont
 	if !ok || !registry.HasLogins(b.Backend) {
 		return errdefs.Unimplementedf("registry %q knows no logins of workloads; use a newer version of its plugin", name)
 	}
-	return b.breaker.Do(ctx, func(ctx context.Context) error {
+	return b.breakers.Of(cluster).Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, registryLimit)
 		defer cancel()
 		return do(ctx, a)
@@ -276,7 +276,7 @@ func (s *registrySlot) unanswering() (since time.Time, why error) {
 	if s.backend == nil {
 		return time.Time{}, nil
 	}
-	return s.backend.breaker.Open()
+	return s.backend.breakers.Open()
 }
 
 func (s *registrySlot) release() (kept bool) {
