@@ -32,6 +32,8 @@ type Manifest struct {
 	Owner Owner
 	// Bytes and Entries are the size and the number of the files and folders that follow.
 	Bytes, Entries int64
+	// Used is what of Bytes is no hole. Older nodes do not say it.
+	Used *int64 `json:",omitempty"`
 }
 
 // Summary is the last entry of the stream: without it the stream broke off.

@@ -227,6 +227,57 @@ func TestMoreThanTheDiskOfTheAllocIsNotTaken(t *testing.T) {
 	do(t, err)
 }
 
+func TestHolesMoveAsHolesAndTakeNoRoom(t *testing.T) {
+	from, to := pair(t)
+	name := filepath.Join(from.Local("web"), "database")
+	f, err := os.Create(name)
+	do(t, err)
+	for _, at := range []int64{0, 5000, 1<<20 - 1, 9 << 20} {
+		_, err := f.WriteAt([]byte("row"), at)
+		do(t, err)
+	}
+	do(t, f.Truncate(20<<20), f.Close())
+	want, err := os.ReadFile(name)
+	do(t, err)
+	how := allocdir.Receipt{MostBytes: 1 << 20}
+	_, err = to.Receive(sent(t, from, allocdir.Owner{}), web, how)
+	do(t, err, to.Adopt(web))
+	name = filepath.Join(to.Local("web"), "database")
+	got, err := os.ReadFile(name)
+	do(t, err)
+	if !bytes.Equal(got, want) {
+		t.Errorf("the content has changed; it has %d bytes, and had %d", len(got), len(want))
+	}
+	info, err := os.Stat(name)
+	do(t, err)
+	if used := info.Sys().(*syscall.Stat_t).Blocks * 512; used > how.MostBytes {
+		t.Errorf("it takes %d bytes of the disk", used)
+	}
+}
+
+func TestAStreamIsNotBelievedWhatOfItIsHoles(t *testing.T) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, e := range []struct {
+		h    tar.Header
+		body string
+	}{
+		{tar.Header{Typeflag: tar.TypeReg, Name: "drover-manifest.json"}, `{"Version":1,"Bytes":8192,"Used":0}`},
+		{tar.Header{Typeflag: tar.TypeDir, Name: "alloc/data", Mode: 0o755}, ""},
+		{tar.Header{Typeflag: tar.TypeReg, Name: "alloc/data/f", Mode: 0o644}, strings.Repeat("x", 8192)},
+	} {
+		e.h.Size, e.h.Format = int64(len(e.body)), tar.FormatPAX
+		do(t, w.WriteHeader(&e.h))
+		_, err := io.WriteString(w, e.body)
+		do(t, err)
+	}
+	do(t, w.Close())
+	_, to := pair(t)
+	if _, err := to.Receive(&out, web, allocdir.Receipt{MostBytes: 8191}); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "make size larger") {
+		t.Error(err)
+	}
+}
+
 // hostile is a stream with the given entries between a manifest and a summary.
 func hostile(t *testing.T, entries ...*tar.Header) *bytes.Buffer {
 	t.Helper()

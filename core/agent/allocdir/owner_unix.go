@@ -18,3 +18,13 @@ func ownerAndNode(info fs.FileInfo) (uid, gid int, id inode, links uint64) {
 	}
 	return int(st.Uid), int(st.Gid), inode{uint64(st.Dev), st.Ino}, uint64(st.Nlink)
 }
+
+// withoutHoles returns how many bytes of a regular file are on the disk.
+func withoutHoles(info fs.FileInfo) int64 {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return info.Size()
+	}
+	const block = 512 // whatever the file system uses
+	return min(info.Size(), int64(st.Blocks)*block)
+}

@@ -22,7 +22,7 @@ import (
 
 // Receipt says how a stream is received.
 type Receipt struct {
-	// MostBytes limits the sum of the files' sizes.
+	// MostBytes limits the sum of the files' sizes, without their holes.
 	MostBytes int64
 	// Owner is what tasks without a user run as on this node.
 	Owner Owner
@@ -88,6 +88,7 @@ type receiver struct {
 	root    *os.Root
 	about   Manifest
 	got     Summary
+	used    int64           // bytes of got that are no holes
 	folders map[string]bool // made by this stream
 	made    []*tar.Header   // folders, whose modes and times are set at the end
 }
@@ -103,7 +104,11 @@ func (r *receiver) all(wanted []string) (Summary, error) {
 	if err != nil {
 		return Summary{}, brokenStream(err)
 	}
-	if err := r.admit(r.about.Bytes, r.about.Entries); err != nil {
+	bytes := r.about.Bytes
+	if r.about.Used != nil {
+		bytes = *r.about.Used
+	}
+	if err := r.admit(bytes, r.about.Entries); err != nil {
 		return Summary{}, err
 	}
 	if r.about.Version != streamVersion {
@@ -196,7 +201,7 @@ func (r *receiver) entry(h *tar.Header, wanted []string) error {
 // check rejects what is not beneath a folder that this stream has made.
 func (r *receiver) check(name string, h *tar.Header, wanted []string) error {
 	r.got.Entries++
-	if err := r.admit(r.got.Bytes+max(h.Size, 0), r.got.Entries); err != nil {
+	if err := r.admit(r.used, r.got.Entries); err != nil {
 		return err
 	}
 	top := slices.Contains(wanted, name)
@@ -222,8 +227,12 @@ func (r *receiver) file(name string, h *tar.Header) error {
 		return fmt.Errorf("receive %q: %w", name, err)
 	}
 	defer f.Close()
+	out := &sparse{file: f, grow: func(n int) error {
+		r.used += int64(n)
+		return r.admit(r.used, r.got.Entries)
+	}}
 	for {
-		n, err := io.CopyN(f, r.in, progressEvery)
+		n, err := io.CopyN(out, r.in, progressEvery)
 		r.got.Bytes += n
 		r.report()
 		if errors.Is(err, io.EOF) {
@@ -232,6 +241,9 @@ func (r *receiver) file(name string, h *tar.Header) error {
 		if err != nil {
 			return fmt.Errorf("receive %q: %w", name, brokenStream(err))
 		}
+	}
+	if err := f.Truncate(out.at); err != nil { // it may end with a hole
+		return fmt.Errorf("receive %q: %w", name, err)
 	}
 	if err := r.own(name, h); err != nil {
 		return err

@@ -28,12 +28,16 @@ func (d Dir) Send(w io.Writer, tasks []string, owner Owner) error {
 	}
 	defer closeAll()
 	s := sender{out: tar.NewWriter(w), linked: map[inode]string{}}
-	about := Manifest{Version: streamVersion, Owner: owner}
+	used := int64(0)
+	about := Manifest{Version: streamVersion, Owner: owner, Used: &used}
 	for _, f := range folders {
 		err := f.walk(func(_ string, info fs.FileInfo) error {
 			if sendable(info.Mode()) {
 				about.Entries++
 				about.Bytes += sizeOf(info)
+				if info.Mode().IsRegular() {
+					used += withoutHoles(info)
+				}
 			}
 			return nil
 		})
