@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/drover-project/drover/core/api"
@@ -199,8 +200,7 @@ func (e *Endpoint) CreateCSISnapshot(ctx context.Context, namespace string, s *a
 	if err := s.Secrets.Validate(); err != nil {
 		return nil, errdefs.InvalidArgumentf("%w", err)
 	}
-	// A driver needs a name, and one snapshot has it.
-	name := cmp.Or(s.Name, v.ID+"-"+e.Now().UTC().Format("20060102-150405.000"))
+	name := cmp.Or(s.Name, snapshotName(v.ID, e.Now()))
 	call := rpc.StorageCall{Plugin: v.PluginID, Name: name, SourceVolume: v.ExternalID, Parameters: s.Parameters, Secrets: s.Secrets}
 	made, err := askController[rpc.StorageSnapshot](ctx, e, v, snapshots, rpc.MethodCSISnapshot, call)
 	if err != nil {
@@ -208,6 +208,20 @@ func (e *Endpoint) CreateCSISnapshot(ctx context.Context, namespace string, s *a
 	}
 	out := snapshotOf(made)
 	return out, nil
+}
+
+// snapshotName is the name of a snapshot to which nobody gave one. It is another each time, and
+// has what all storage systems take in names: clouds take no dots, others no brackets.
+func snapshotName(volumeID string, now time.Time) string {
+	plain := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(volumeID))
+	const longest = 40 // of the 63 that a name may have
+	plain = strings.Trim(plain[:min(len(plain), longest)], "-")
+	return "s-" + plain + strings.Replace(now.UTC().Format("-20060102-150405.000"), ".", "-", 1)
 }
 
 // DeleteCSISnapshot has a driver remove a snapshot.

@@ -77,7 +77,8 @@ func (e *Endpoint) RegisterCSIVolume(ctx context.Context, v *model.CSIVolume, se
 	}
 	if p.ControllerRequired || len(p.Controllers) > 0 {
 		call := rpc.StorageCall{Plugin: v.PluginID, ID: v.ExternalID, Access: accessesOf(v), Context: v.Context, Parameters: v.Parameters}
-		if _, err := askController[struct{}](ctx, e, v, nil, rpc.MethodCSIValidate, call); err != nil {
+		// A driver that cannot say whether the volume fits is not in the way.
+		if _, err := askController[struct{}](ctx, e, v, nil, rpc.MethodCSIValidate, call); err != nil && !errdefs.IsUnimplemented(err) {
 			return nil, 0, unconfirmed(v.ExternalID, err)
 		}
 	}
@@ -238,6 +239,8 @@ func (e *Endpoint) changeCSIVolume(ctx context.Context, old, v *model.CSIVolume,
 			return nil, 0, fmt.Errorf("controller expand volume %q: %w", row.ID, err)
 		}
 		row.Capacity, nodes = grown.CapacityBytes, grown.NodeExpansion
+	} else {
+		nodes = v.RequestedCapacityMin > 0 // one of them may have failed to grow it before
 	}
 	row.ModifyTime = e.Now().UnixNano()
 	out, index, err := e.putCSIVolume(ctx, row, false)

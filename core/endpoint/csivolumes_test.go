@@ -5,7 +5,9 @@ package endpoint_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +24,9 @@ import (
 type array struct {
 	mu    sync.Mutex
 	id    string // of the volume
+	size  int    // of the volume
 	fails error
+	at    string // the method that fails; "" if all do
 	calls []string
 	body  []byte // of the last call
 }
@@ -36,10 +40,10 @@ func (n arrayNode) Call(_ context.Context, call rpc.Call, _ <-chan []byte, send 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls, n.body = append(n.calls, n.id+" "+call.Method), call.Body
-	if n.fails != nil {
+	if n.fails != nil && (n.at == "" || n.at == call.Method) {
 		return n.fails
 	}
-	return send([]byte(fmt.Sprintf(`{"ID":%q,"CapacityBytes":5}`, n.array.id)))
+	return send([]byte(fmt.Sprintf(`{"ID":%q,"CapacityBytes":%d,"NodeExpansion":true}`, n.array.id, n.size)))
 }
 
 // newArray has the nodes of a server run drivers with the id "p", by the names that these give
@@ -54,7 +58,7 @@ func newArray(t *testing.T, s *server, drivers map[string]string) *array {
 	for node, driver := range drivers {
 		s.runsDriver(t, node, driver)
 	}
-	a := &array{id: "x1"}
+	a := &array{id: "x1", size: 5}
 	s.Nodes = func(id string) (rpc.Node, error) { return arrayNode{a, id}, nil }
 	return a
 }
@@ -62,7 +66,7 @@ func newArray(t *testing.T, s *server, drivers map[string]string) *array {
 func (s *server) runsDriver(t *testing.T, node, driver string) {
 	t.Helper()
 	info := func() map[string]*model.CSIInfo {
-		return map[string]*model.CSIInfo{"p": {PluginID: "p", Provider: driver, Healthy: true, RequiresControllerPlugin: true, ControllerInfo: &model.CSIControllerInfo{SupportsCreateDelete: true, SupportsCreateDeleteSnapshot: true}, NodeInfo: &model.CSINodeInfo{ID: node}}}
+		return map[string]*model.CSIInfo{"p": {PluginID: "p", Provider: driver, Healthy: true, RequiresControllerPlugin: true, ControllerInfo: &model.CSIControllerInfo{SupportsCreateDelete: true, SupportsCreateDeleteSnapshot: true, SupportsExpand: true}, NodeInfo: &model.CSINodeInfo{ID: node}}}
 	}
 	if _, _, err := s.Raft.Propose(s.ctx, encode(t, &fsm.RegisterNode{Node: &model.Node{ID: node, Status: model.NodeStatusReady, CSIControllerPlugins: info(), CSINodePlugins: info()}})); err != nil {
 		t.Fatal(err)
@@ -239,15 +243,7 @@ func TestAVolumeThatIsCreatedAgainChangesOnlyWhatCanChange(t *testing.T) {
 			t.Errorf("%s: now %+v", name, now)
 		}
 	}
-	ask := map[string]*model.VolumeRequest{"v": {Name: "v", Type: "csi", Source: "db", AccessMode: "single-node-writer", AttachmentMode: "file-system"}}
-	job := &model.Job{ID: "j", Namespace: "default", Type: "service", TaskGroups: []*model.TaskGroup{{Name: "g", Count: 1, Volumes: ask, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec"}}}}}
-	alloc := &model.Allocation{ID: "a1", Name: "j.g[0]", Namespace: "default", JobID: "j", TaskGroup: "g", NodeID: "n1", ClientStatus: model.AllocClientStatusRunning, DesiredStatus: "run"}
-	at := s.Store.View().Index() + 1
-	for _, cmd := range []fsm.Command{&fsm.UpsertJob{Job: job}, &fsm.ApplyPlan{VerifiedIndex: at, Plan: &model.Plan{Namespace: "default", JobID: "j", SnapshotIndex: at, Place: []*model.Allocation{alloc}}}} {
-		if _, _, err := s.Raft.Propose(s.ctx, encode(t, cmd)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.usesVolume(t, "db", "n1")
 	v := arrayVolume("db")
 	v.RequestedCapabilities[0].AccessMode = "multi-node-multi-writer"
 	if _, _, err := s.CreateCSIVolume(s.ctx, v, nil); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "alloc a1 (j.g[0]) uses db with access mode single-node-writer") {
@@ -255,14 +251,81 @@ func TestAVolumeThatIsCreatedAgainChangesOnlyWhatCanChange(t *testing.T) {
 	}
 }
 
-func TestASnapshotHasAName(t *testing.T) {
+// usesVolume runs an alloc with a volume on a node.
+func (s *server) usesVolume(t *testing.T, id, node string) {
+	t.Helper()
+	ask := map[string]*model.VolumeRequest{"v": {Name: "v", Type: "csi", Source: id, AccessMode: "single-node-writer", AttachmentMode: "file-system"}}
+	job := &model.Job{ID: "j", Namespace: "default", Type: "service", TaskGroups: []*model.TaskGroup{{Name: "g", Count: 1, Volumes: ask, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec"}}}}}
+	alloc := &model.Allocation{ID: "a1", Name: "j.g[0]", Namespace: "default", JobID: "j", TaskGroup: "g", NodeID: node, ClientStatus: model.AllocClientStatusRunning, DesiredStatus: "run"}
+	at := s.Store.View().Index() + 1
+	for _, cmd := range []fsm.Command{&fsm.UpsertJob{Job: job}, &fsm.ApplyPlan{VerifiedIndex: at, Plan: &model.Plan{Namespace: "default", JobID: "j", SnapshotIndex: at, Place: []*model.Allocation{alloc}}}} {
+		if _, _, err := s.Raft.Propose(s.ctx, encode(t, cmd)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAFileSystemThatANodeCouldNotGrowGrowsWhenTheCommandIsRepeated(t *testing.T) {
 	s := newServer(t)
 	a := newArray(t, s, map[string]string{"n1": "org.a"})
 	if _, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("db"), nil); err != nil {
 		t.Fatal(err)
 	}
-	for given, want := range map[string]string{"mine": `"Name":"mine"`, "": `"Name":"db-` + s.Now().UTC().Format("2006")} {
-		if _, err := s.CreateCSISnapshot(s.ctx, "default", &api.CSISnapshot{SourceVolumeID: "db", Name: given}); err != nil || !strings.Contains(string(a.body), want) {
+	s.usesVolume(t, "db", "n1")
+	larger := arrayVolume("db")
+	larger.RequestedCapacityMin = 10
+	a.size, a.fails, a.at = 10, errdefs.Internalf("busy"), rpc.MethodCSINodeExpand
+	if _, _, err := s.CreateCSIVolume(s.ctx, larger, nil); err == nil || !strings.Contains(err.Error(), "repeat the command") {
+		t.Errorf("the node fails: %v", err)
+	}
+	if _, _, err := s.CreateCSIVolume(s.ctx, larger, nil); err == nil {
+		t.Error("it fails again, and the command does not say so")
+	}
+	a.calls, a.fails = nil, nil
+	if _, _, err := s.CreateCSIVolume(s.ctx, larger, nil); err != nil || !slices.Equal(a.calls, []string{"n1 " + rpc.MethodCSINodeExpand}) {
+		t.Errorf("repeated: %v, %v", err, a.calls)
+	}
+}
+
+func TestMountOptionsAreForUsesWithAFileSystem(t *testing.T) {
+	s := newServer(t)
+	a := newArray(t, s, map[string]string{"n1": "org.a"})
+	v := arrayVolume("db")
+	v.MountOptions = &model.CSIMountOptions{FSType: "xfs", MountFlags: []string{"noatime"}}
+	v.RequestedCapabilities = append(v.RequestedCapabilities, &model.VolumeCapability{AccessMode: "single-node-writer", AttachmentMode: "block-device"})
+	if _, _, err := s.CreateCSIVolume(s.ctx, v, nil); err != nil {
+		t.Fatal(err)
+	}
+	var asked rpc.StorageCall
+	if err := json.Unmarshal(a.body, &asked); err != nil || len(asked.Access) != 2 || asked.Access[0].FSType != "xfs" || asked.Access[1].FSType != "" || asked.Access[1].MountFlags != nil {
+		t.Errorf("%v, the driver was asked with %s", err, a.body)
+	}
+}
+
+func TestADriverThatCannotValidateIsNotInTheWayOfARegistration(t *testing.T) {
+	s := newServer(t)
+	a := newArray(t, s, map[string]string{"n1": "org.a"})
+	v := arrayVolume("db")
+	v.ExternalID = "x"
+	a.fails = errdefs.InvalidArgumentf("another size")
+	if _, _, err := s.RegisterCSIVolume(s.ctx, v, nil); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("the driver refuses it: %v", err)
+	}
+	a.fails = errdefs.Unimplementedf("what is that")
+	if _, _, err := s.RegisterCSIVolume(s.ctx, v, nil); err != nil {
+		t.Errorf("the driver does not know the call: %v", err)
+	}
+}
+
+func TestASnapshotHasAName(t *testing.T) {
+	s := newServer(t)
+	a := newArray(t, s, map[string]string{"n1": "org.a"})
+	if _, _, err := s.CreateCSIVolume(s.ctx, arrayVolume("DB.0_my-volume"), nil); err != nil {
+		t.Fatal(err)
+	}
+	plain := regexp.MustCompile(`"Name":"s-db-0-my-volume-[0-9]{8}-[0-9]{6}-[0-9]{3}"`) // which clouds and file systems take
+	for given, want := range map[string]*regexp.Regexp{"Mine.1": regexp.MustCompile(`"Name":"Mine.1"`), "": plain} {
+		if _, err := s.CreateCSISnapshot(s.ctx, "default", &api.CSISnapshot{SourceVolumeID: "DB.0_my-volume", Name: given}); err != nil || !want.Match(a.body) {
 			t.Errorf("%q: %v, the driver was asked with %s", given, err, a.body)
 		}
 	}

@@ -203,6 +203,11 @@ func (v *CSIVolume) validateBounds(p *ValidationError) {
 			validateTexts(p, "topology segments", t.Segments)
 		}
 	}
+	if v.MountOptions != nil && len(v.RequestedCapabilities) > 0 && !slices.ContainsFunc(v.RequestedCapabilities, func(c *VolumeCapability) bool {
+		return c == nil || c.AttachmentMode != AttachmentBlockDevice
+	}) {
+		p.addf("a volume that is only attached as %q has no mount options: remove them, or add a capability with attachment mode %q", AttachmentBlockDevice, AttachmentFileSystem)
+	}
 	if m := v.MountOptions; m != nil && (len(m.MountFlags) > maxCSIMountFlags || len(strings.Join(m.MountFlags, "")) > maxVolumeTextBytes || len(m.FSType) > MaxNodeKey) {
 		p.addf("the mount options are too long: at most %d flags of %d bytes in all are taken", maxCSIMountFlags, maxVolumeTextBytes)
 	}

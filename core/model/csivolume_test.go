@@ -49,6 +49,9 @@ func TestWhatIsWrongWithACSIVolumeIsSaid(t *testing.T) {
 		"too many topologies": {false, func(v *model.CSIVolume) {
 			v.RequestedTopologies = &model.CSITopologyRequest{Required: make([]*model.CSITopology, 65)}
 		}, "65 topologies are more than the 64"},
+		"mount options of a block device": {false, func(v *model.CSIVolume) {
+			v.MountOptions, v.RequestedCapabilities[0].AttachmentMode = &model.CSIMountOptions{FSType: "ext4"}, "block-device"
+		}, `or add a capability with attachment mode "file-system"`},
 		"too many flags of mount": {false, func(v *model.CSIVolume) { v.MountOptions = &model.CSIMountOptions{MountFlags: make([]string, 65)} }, "the mount options are too long"},
 	} {
 		t.Run(what, func(t *testing.T) {

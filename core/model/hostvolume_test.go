@@ -121,6 +121,7 @@ func TestWhatIsWrongWithARequestForAVolumeIsSaid(t *testing.T) {
 		{"CSI volumes must have an access mode", csi, func(_ *model.Job, v *model.VolumeRequest) { v.AccessMode = "" }},
 		{`CSI volumes have no access mode "zz"`, csi, func(_ *model.Job, v *model.VolumeRequest) { v.AccessMode = "zz" }},
 		{`CSI volumes have no attachment mode "zz"`, csi, func(_ *model.Job, v *model.VolumeRequest) { v.AttachmentMode = "zz" }},
+		{"is not mounted: remove mount_options", csi, func(_ *model.Job, v *model.VolumeRequest) { v.MountOptions = &model.CSIMountOptions{FSType: "ext4"} }},
 		{"only host volumes can be sticky", csi, func(_ *model.Job, v *model.VolumeRequest) { v.Sticky = true }},
 	} {
 		v := c.of()

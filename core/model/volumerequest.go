@@ -129,6 +129,9 @@ func (r *VolumeRequest) validateCSI(p *ValidationError) {
 	if (r.AccessMode == AccessSingleNodeReader || r.AccessMode == AccessMultiNodeReader) && !r.ReadOnly {
 		p.addf("access mode %q needs read_only = true", r.AccessMode)
 	}
+	if r.MountOptions != nil && r.AttachmentMode == AttachmentBlockDevice {
+		p.addf("a volume with attachment mode %q is not mounted: remove mount_options", AttachmentBlockDevice)
+	}
 	if r.Sticky {
 		p.addf("only host volumes can be sticky; a CSI volume follows its alloc to every node")
 	}

@@ -25,8 +25,12 @@ type (
 	StorageSnapshotPage = volume.SnapshotPage
 )
 
-// NewStorageAccess returns how a volume is used, from the words of a specification.
+// NewStorageAccess returns how a volume is used, from the words of a specification. The mount
+// options of a volume are for its uses with a file system.
 func NewStorageAccess(mode, attachment string, options model.CSIMountOptions) StorageAccess {
+	if attachment == model.AttachmentBlockDevice {
+		options = model.CSIMountOptions{}
+	}
 	return StorageAccess{Mode: volume.AccessMode(mode), Attachment: volume.Attachment(attachment), FSType: options.FSType, MountFlags: options.MountFlags}
 }
 
