@@ -228,7 +228,7 @@ func (d differ) one(name string, a, b reflect.Value) ([]*FieldDiff, []*ObjectDif
 	switch t := a.Type(); {
 	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.String:
 		return d.stringMap(name, a, b), nil
-	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Interface:
+	case t.Kind() == reflect.Map && !isStruct(t.Elem()):
 		return nil, d.object(objectName(name), d.freeFields(a, b), nil, a.Len() > 0, b.Len() > 0)
 	case t.Kind() == reflect.Map:
 		return nil, d.elements(name, mapElements(a), mapElements(b))
