@@ -165,6 +165,46 @@ func TestTheLossOfAHealthyAllocRestartsTheDeadlineAndEndsItsFollowUp(t *testing.
 	}
 }
 
+// An alloc that crashes after each min_healthy_time must not keep its deployment open for ever.
+func TestWhatFailsAndBecomesHealthyAgainDoesNotRestartTheDeadline(t *testing.T) {
+	s := deploying(t, model.DeploymentState{DesiredTotal: 3, ProgressDeadline: time.Minute})
+	update(t, s, func(tx *state.Tx) error { tx.BeginTerm("c", "t"); tx.RaiseLevel(2, ""); return nil })
+	healthy, sick := true, false
+	by := func() time.Time { return s.View().DeploymentByID("d1").TaskGroups["web"].RequireProgressBy }
+	failed := func(id string, at int64) {
+		update(t, s, func(tx *state.Tx) error {
+			return tx.UpdateAllocFromClient(&model.AllocReport{ID: id, ClientStatus: model.AllocClientStatusFailed}, at*int64(time.Second))
+		})
+	}
+	replace := func(id, previous string, at int64, health *bool) {
+		a := alloc(id, 0)
+		a.DeploymentID, a.PreviousAllocation, a.DeploymentStatus = "d1", previous, &model.AllocDeploymentStatus{}
+		place(t, s, a)
+		update(t, s, func(tx *state.Tx) error {
+			now := &model.Allocation{ID: id, DeploymentID: "d1", ClientStatus: model.AllocClientStatusRunning, DeploymentStatus: &model.AllocDeploymentStatus{Healthy: health}}
+			return tx.UpdateAllocFromClient(now.ReportSince(nil), at*int64(time.Second))
+		})
+	}
+	want := by()
+	failed("a1", 110)
+	replace("b1", "a1", 120, &healthy)
+	failed("b1", 130)
+	replace("c1", "b1", 140, &sick)
+	failed("c1", 145)
+	replace("e1", "c1", 150, &healthy)
+	if !by().Equal(want) {
+		t.Fatalf("the deadline is %s, want %s", by(), want)
+	}
+	replace("a3", "", 155, &healthy) // this one is progress, and completes the group
+	if want := time.Unix(215, 0); !by().Equal(want) {
+		t.Errorf("after progress the deadline is %s, want %s", by(), want)
+	}
+	failed("e1", 300)
+	if want := time.Unix(360, 0); !by().Equal(want) {
+		t.Errorf("the group was complete, so that its next alloc has until %s, want %s", by(), want)
+	}
+}
+
 // The scheduler leaves out the deadline of a group that waits for what it depends on, and
 // begins it when the group is released.
 func TestAPlanBeginsADeadlineButMovesNone(t *testing.T) {

@@ -18,7 +18,8 @@ type derived struct {
 	usage       map[string]*usageRow   // differences, by node
 	deployments map[string]*model.Deployment
 	priced      map[*model.AllocatedResources]model.ComparableResources
-	services    map[string]bool // ids of allocs whose registrations may have changed
+	services    map[string]bool     // ids of allocs whose registrations may have changed
+	healthy     []*model.Allocation // those that became healthy in their deployment
 }
 
 // summaryOf returns the job's new counts, which the caller may change.
@@ -141,6 +142,10 @@ const levelFirstAlloc = 2
 // deadline.
 const levelLoss = 2
 
+// levelSetback is the level from which on an alloc that fails after it was healthy, and what
+// becomes healthy in its place, do not restart the progress deadline.
+const levelSetback = 2
+
 // accountDeployment updates the counters of the alloc's deployment.
 func (tx *Tx) accountDeployment(old, a *model.Allocation) {
 	if a.DeploymentID == "" {
@@ -176,13 +181,50 @@ func (tx *Tx) accountDeployment(old, a *model.Allocation) {
 		}
 	}
 	if after.healthy && !before.healthy {
-		g.progress(a.DeploymentStatus.Timestamp)
+		tx.derived.healthy = append(tx.derived.healthy, a)
 	}
-	// Canaries may have waited for their promotion long after the deadline. What takes the
-	// place of one that is gone has the whole time.
-	if before.counts() && !after.counts() && tx.View().Level() >= levelLoss {
+	if before.counts() && !after.counts() && tx.View().Level() >= levelLoss && !tx.setback(a, g) {
 		g.progress(time.Unix(0, a.ModifyTime))
 	}
+}
+
+// setback reports whether a healthy alloc has failed while its deadline was running. A group that
+// was complete, or whose canaries waited for their promotion, had none: what replaces the alloc
+// has the whole time, as what replaces a lost one.
+func (tx *Tx) setback(a *model.Allocation, g *groupProgress) bool {
+	before := g.HealthyAllocs + 1
+	waited := g.DesiredCanaries > 0 && !g.Promoted && before >= g.DesiredCanaries
+	complete := before >= g.DesiredTotal && (g.DesiredCanaries == 0 || g.Promoted)
+	return a.ClientStatus == model.AllocClientStatusFailed && !waited && !complete && tx.View().Level() >= levelSetback
+}
+
+// maxRegained is through how many earlier allocs of a place regains looks.
+const maxRegained = 32
+
+// settleProgress restarts the progress deadline for an alloc that became healthy, unless another
+// one of the deployment was healthy in its place and failed: otherwise allocs that become healthy
+// and fail, again and again, would keep the deployment open for ever.
+func (tx *Tx) settleProgress(a *model.Allocation) {
+	if _, g := tx.deploymentGroup(a); g != nil && !tx.regains(a) {
+		g.progress(a.DeploymentStatus.Timestamp)
+	}
+}
+
+func (tx *Tx) regains(a *model.Allocation) bool {
+	if tx.View().Level() < levelSetback {
+		return false
+	}
+	for range maxRegained {
+		prev := allocTable.in(tx.t).get(a.PreviousAllocation)
+		if prev == nil || prev.DeploymentID != a.DeploymentID {
+			return false
+		}
+		if prev.ClientStatus == model.AllocClientStatusFailed && prev.DeploymentStatus.IsHealthy() {
+			return true
+		}
+		a = prev
+	}
+	return false
 }
 
 // health is an alloc's contribution to the counters of its deployment.
@@ -271,6 +313,9 @@ func (tx *Tx) joinChange(at int) {
 
 // settle writes the derived rows that the entry's writes changed.
 func (tx *Tx) settle() {
+	for _, a := range tx.derived.healthy {
+		tx.settleProgress(a)
+	}
 	for _, id := range slices.Sorted(maps.Keys(tx.derived.deployments)) {
 		tx.settleDeployment(id)
 	}
