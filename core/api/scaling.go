@@ -20,20 +20,27 @@ type ScalingPolicyStub struct {
 	ModifyIndex uint64
 }
 
-// policies yields the scaling policies of the jobs that are not stopped.
+// policies yields the scaling policies of the jobs that are not stopped. A policy has the
+// indexes of its job, with whose specification it changes: a query that blocks on a policy waits
+// for a greater one.
 func policies(jobs iter.Seq[*model.Job]) iter.Seq[*model.ScalingPolicy] {
 	return func(yield func(*model.ScalingPolicy) bool) {
 		for j := range jobs {
 			if j.Stopped() {
 				continue
 			}
+			of := func(p *model.ScalingPolicy) *model.ScalingPolicy {
+				shown := *p
+				shown.CreateIndex, shown.ModifyIndex = j.CreateIndex, j.JobModifyIndex
+				return &shown
+			}
 			for _, tg := range j.TaskGroups {
-				if tg.Scaling != nil && !yield(tg.Scaling) {
+				if tg.Scaling != nil && !yield(of(tg.Scaling)) {
 					return
 				}
 				for _, t := range tg.Tasks {
 					for _, p := range t.ScalingPolicies {
-						if !yield(p) {
+						if !yield(of(p)) {
 							return
 						}
 					}
