@@ -5,6 +5,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 )
 
@@ -33,11 +34,14 @@ func (s *Server) setAgentServers(_ http.ResponseWriter, r *http.Request) (any, e
 // is unhealthy.
 func (s *Server) agentHealth(w http.ResponseWriter, r *http.Request) (any, error) {
 	h := *s.local.Health()
-	switch paramsOf(r).get("type") {
+	switch side := paramsOf(r).get("type"); side {
+	case "":
 	case "client":
 		h.Server = nil
 	case "server":
 		h.Client = nil
+	default:
+		return nil, fail(http.StatusBadRequest, fmt.Sprintf("unknown type %q; an agent is a client, a server or both", side))
 	}
 	ok := (h.Client == nil || h.Client.Ok) && (h.Server == nil || h.Server.Ok) && (h.Client != nil || h.Server != nil)
 	if !ok {
@@ -118,7 +122,11 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	prometheus := paramsOf(r).get("format") == "prometheus"
+	format := paramsOf(r).get("format")
+	if format != "" && format != "json" && format != "prometheus" {
+		return nil, fail(http.StatusBadRequest, fmt.Sprintf("unknown format %q; use prometheus, or leave it out for JSON", format))
+	}
+	prometheus := format == "prometheus"
 	if prometheus && !s.cfg.Prometheus {
 		return nil, fail(http.StatusUnsupportedMediaType, "Prometheus is not enabled: set telemetry { prometheus_metrics = true } in the agent's configuration")
 	}

@@ -304,7 +304,11 @@ func (s *Server) exportLogs(w http.ResponseWriter, r *http.Request) (any, error)
 	if err := s.isHere(r); err != nil {
 		return nil, err
 	}
-	out := newStream(r.Context(), w, p.get("plain") == "true")
+	plain, err := boolParam(r, "plain")
+	if err != nil {
+		return nil, err
+	}
+	out := newStream(r.Context(), w, plain)
 	err = s.local.ExportLogs(r.Context(), req, func(b []byte) error { return out.frame(&model.StreamFrame{Data: b, File: "log"}) })
 	return done, out.end(err)
 }

@@ -241,6 +241,8 @@ func TestFieldsOfABodyThatNobodyReadsAreNamedOrRefused(t *testing.T) {
 		{"PUT /v1/jobs", `{"job":{"ID":"a"},"enforceindex":false}`, 200, ""},
 		{"PUT /v1/jobs", `{"Job":{"ID":"a"},"PolicyOverride":true}`, 200, "PolicyOverride is not acted on: this cluster has no policies for jobs that could be overridden"},
 		{"PUT /v1/jobs", `{"Job":{"ID":"a"},"DryRun":true}`, 400, "the field DryRun is not known to this request, so nothing was done: leave it out"},
+		{"GET /v1/agent/health?type=foo", "", 400, `unknown type "foo"; an agent is a client, a server or both`},
+		{"GET /v1/metrics?format=promethus", "", 400, `unknown format "promethus"; use prometheus, or leave it out for JSON`},
 		{"PUT /v1/jobs", `{"Job":{"ID":"a"}} {"Job":{"ID":"b"}}`, 400, "the request body has more after its JSON value; send one value"},
 		{"PUT /v1/jobs/parse", `{"JobHCL":"x","hclv1":true}`, 400, "job files of HCL version 1 are not read; write the job in HCL2 and leave hclv1 out"},
 		{"PUT /v1/node/" + uuid + "/drain", `{"DrainSpec":{"Deadline":1,"IgnoreSystemJobs":true,"Speed":3}}`, 0, "field DrainSpec.Speed of the body is not acted on"},
