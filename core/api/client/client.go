@@ -7,10 +7,12 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +22,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +38,7 @@ const DefaultAddress = "http://127.0.0.1:4646"
 type Config struct {
 	Address   string // http://, https:// or unix:///PATH
 	Token     string
+	HTTPAuth  string // NAME:PASSWORD of basic authentication, which a proxy before the agent may want
 	Region    string
 	Namespace string // "" is the default namespace, "*" means all
 
@@ -57,7 +62,7 @@ func FromEnv(get func(name string) string) Config {
 		return get("NOMAD_" + name)
 	}
 	skip, _ := strconv.ParseBool(either("SKIP_VERIFY")) // if unset or invalid, verify certificates
-	return Config{Address: either("ADDR"), Token: either("TOKEN"), Region: either("REGION"), Namespace: either("NAMESPACE"),
+	return Config{Address: either("ADDR"), Token: either("TOKEN"), HTTPAuth: either("HTTP_AUTH"), Region: either("REGION"), Namespace: either("NAMESPACE"),
 		CACert: either("CACERT"), CAPath: either("CAPATH"), ClientCert: either("CLIENT_CERT"), ClientKey: either("CLIENT_KEY"),
 		TLSServerName: either("TLS_SERVER_NAME"), SkipVerify: skip}
 }
@@ -83,6 +88,10 @@ func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.Address)
 	if err != nil {
 		return nil, errdefs.InvalidArgumentf("agent address %q is not a URL; write http://HOST:PORT: %w", cfg.Address, err)
+	}
+	if u.User != nil {
+		password, _ := u.User.Password() // none is as good as an empty one
+		cfg.HTTPAuth, cfg.Address = u.User.Username()+":"+password, u.Redacted()
 	}
 	tlsCfg, err := cfg.tls()
 	if err != nil {
@@ -306,9 +315,7 @@ func (c *Client) open(ctx context.Context, method, path string, params url.Value
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if c.cfg.Token != "" {
-		req.Header.Set("X-Nomad-Token", c.cfg.Token)
-	}
+	c.authorize(req.Header)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -323,6 +330,17 @@ func (c *Client) open(ctx context.Context, method, path string, params url.Value
 		return nil, errdefs.New(classOf(resp.StatusCode), &Error{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))})
 	}
 	return resp, nil
+}
+
+// authorize adds what says who asks.
+func (c *Client) authorize(h http.Header) {
+	if c.cfg.Token != "" {
+		h.Set("X-Nomad-Token", c.cfg.Token)
+	}
+	if c.cfg.HTTPAuth != "" {
+		name, password, _ := strings.Cut(c.cfg.HTTPAuth, ":")
+		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(name+":"+password)))
+	}
 }
 
 func (c *Client) warn(resp *http.Response) {
@@ -362,10 +380,21 @@ func (c *Client) call(ctx context.Context, method, path string, params url.Value
 		_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is reused
 		return meta, nil
 	}
-	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+	if err := decode(resp.Body, out); err != nil {
 		return meta, fmt.Errorf("decode the answer to %s %s: %w", method, path, err)
 	}
 	return meta, nil
+}
+
+// decode reads JSON into out. It refuses a null that stands for an object, which callers would
+// take for an empty one or fail on: no agent answers so, but what stands before one may.
+func decode(body io.Reader, out any) error {
+	in := bufio.NewReader(body)
+	object := slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Struct}, reflect.TypeOf(out).Elem().Kind())
+	if start, _ := in.Peek(4); object && string(start) == "null" { // what cannot be read fails below
+		return errdefs.Internalf("it is null, which no agent of Drover answers; is the address (-address, DROVER_ADDR) that of an agent?")
+	}
+	return json.NewDecoder(in).Decode(out)
 }
 
 // Get reads a path into out, for routes without a method of their own.
@@ -420,9 +449,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	if r.Size > 0 {
 		req.ContentLength = r.Size
 	}
-	if c.cfg.Token != "" {
-		req.Header.Set("X-Nomad-Token", c.cfg.Token)
-	}
+	c.authorize(req.Header)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)

@@ -53,6 +53,48 @@ func TestRequestsCarryParametersAndToken(t *testing.T) {
 	}
 }
 
+func TestANullForAnObjectIsAnError(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "null") }))
+	defer srv.Close()
+	c := mustNew(t, client.Config{Address: srv.URL})
+	if _, err := c.AgentSelf(t.Context()); err == nil || !strings.Contains(err.Error(), "null") {
+		t.Errorf("an agent that describes itself as null: %v", err)
+	}
+	if _, _, err := c.Job(t.Context(), "web", nil); err == nil {
+		t.Error("a job that is null is no error")
+	}
+	if list, _, err := c.Nodes(t.Context(), nil); err != nil || len(list) != 0 {
+		t.Errorf("a list that is null is %v, %v", list, err)
+	}
+	if d, _, err := c.JobDeployment(t.Context(), "web", nil); err != nil || d != nil {
+		t.Errorf("the deployment of a job that has none is %v, %v", d, err)
+	}
+}
+
+func TestBasicAuthenticationIsOfTheEnvironmentOrTheAddress(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, password, _ := r.BasicAuth()
+		_, _ = io.WriteString(w, `"`+name+"/"+password+`"`)
+	}))
+	defer srv.Close()
+	env := client.FromEnv(func(name string) string { return map[string]string{"NOMAD_HTTP_AUTH": "ada:se:cret"}[name] })
+	for want, cfg := range map[string]client.Config{
+		"ada/se:cret": {Address: srv.URL, HTTPAuth: env.HTTPAuth},
+		"ada/":        {Address: srv.URL, HTTPAuth: "ada"},
+		"bob/p w":     {Address: strings.Replace(srv.URL, "http://", "http://bob:p%20w@", 1), HTTPAuth: env.HTTPAuth},
+		"/":           {Address: srv.URL},
+	} {
+		var got string
+		if _, err := mustNew(t, cfg).Get(t.Context(), "/v1/x", nil, &got); err != nil || got != want {
+			t.Errorf("got %q, want %q: %v", got, want, err)
+		}
+	}
+	_, err := mustNew(t, client.Config{Address: "http://bob:hidden@127.0.0.1:1"}).Get(t.Context(), "/v1/x", nil, nil)
+	if err == nil || strings.Contains(err.Error(), "hidden") {
+		t.Errorf("an error shows the password: %v", err)
+	}
+}
+
 func TestAUnixSocketIsAnAddress(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "d.sock")
 	l, err := net.Listen("unix", path)

@@ -6,6 +6,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strconv"
 
@@ -173,7 +174,15 @@ func (c *Client) JobDeployments(ctx context.Context, id string, all bool, q *Que
 
 // JobDeployment reads the latest deployment of a job, nil if it has none.
 func (c *Client) JobDeployment(ctx context.Context, id string, q *Query) (*model.Deployment, Meta, error) {
-	return get[*model.Deployment](ctx, c, jobPath(id, "/deployment"), q)
+	answer, meta, err := get[json.RawMessage](ctx, c, jobPath(id, "/deployment"), q)
+	if err != nil {
+		return nil, meta, err
+	}
+	var d *model.Deployment
+	if err := json.Unmarshal(answer, &d); err != nil {
+		return nil, meta, fmt.Errorf("decode the latest deployment of job %q: %w", id, err)
+	}
+	return d, meta, nil
 }
 
 // JobSubmission reads the job file of a version.

@@ -96,7 +96,7 @@ func (c *Client) changePlugin(ctx context.Context, nodeID, name, action string, 
 	}
 	defer answer.Body.Close()
 	out := &model.AgentPlugin{}
-	if err := json.NewDecoder(answer.Body).Decode(out); err != nil {
+	if err := decode(answer.Body, out); err != nil {
 		return nil, fmt.Errorf("decode the answer to %s: %w", req.Path, err)
 	}
 	return out, nil

@@ -5,7 +5,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -70,7 +69,7 @@ func (c *Client) UploadPluginFile(ctx context.Context, digest string, file io.Re
 	}
 	defer answer.Body.Close()
 	out := &api.PluginFile{}
-	if err := json.NewDecoder(answer.Body).Decode(out); err != nil {
+	if err := decode(answer.Body, out); err != nil {
 		return nil, fmt.Errorf("decode the answer to an upload: %w", err)
 	}
 	return out, nil

@@ -173,9 +173,7 @@ func (c *Client) dialExec(ctx context.Context, req *api.ExecRequest) (*websocket
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection of the command: %w", err)
 	}
-	if c.cfg.Token != "" {
-		cfg.Header.Set("X-Nomad-Token", c.cfg.Token)
-	}
+	c.authorize(cfg.Header)
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)
