@@ -136,7 +136,7 @@ func rawTerminal(in io.Reader) (restore func(), err error) {
 // sizeOf returns the size of the terminal that out writes to. It reports false if
 // out is not a terminal.
 func sizeOf(out io.Writer) (api.TermSize, bool) {
-	f, ok := out.(interface{ Fd() uintptr })
+	f, ok := underlying(out).(interface{ Fd() uintptr })
 	if !ok {
 		return api.TermSize{}, false
 	}

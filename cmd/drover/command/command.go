@@ -150,9 +150,15 @@ func (a *adapter) Run(args []string) int {
 		fmt.Fprintf(a.io.Err, "%v\nFor the command's options see: drover %s -h\n", err, a.name)
 		return a.code(exitError)
 	}
-	s, err := newSession(c, a.io, a.spec)
+	out := &output{Writer: a.io.Out}
+	stdio := a.io
+	stdio.Out = out
+	s, err := newSession(c, stdio, a.spec)
 	if err == nil {
 		err = do(a.io.Context, s, positional)
+	}
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("the output could not be written: %w", out.err)
 	}
 	return a.finish(err)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/drover-project/drover/cmd/drover/command"
@@ -106,6 +107,29 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		}
 		if c.Synopsis() == "" || !strings.Contains(c.Help(), "Usage: drover ") {
 			t.Errorf("%s has no help", name)
+		}
+	}
+}
+
+// fullDisk is a file on a full disk.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestACommandWhoseOutputIsLostFails(t *testing.T) {
+	for _, args := range [][]string{{"node", "status"}, {"node", "status", "-json"}, {"version"}} {
+		r := newFake(t, map[string]string{"GET /v1/nodes": "[]"}).at(t, func(stdio *command.IO) { stdio.Out = fullDisk{} }, args...)
+		if r.code != 1 || !strings.Contains(r.err, "the output could not be written: no space left on device") {
+			t.Errorf("%v: %d, %q", args, r.code, r.err)
+		}
+	}
+}
+
+func TestAJobFileOfJSONIsNamedWithTheOptionThatReadsIt(t *testing.T) {
+	for _, verb := range []string{"run", "plan", "validate"} {
+		r := newFake(t, nil).at(t, with(` {"Job": {}}`, false), "job", verb, "-")
+		if r.code == 0 || r.err != "Error: stdin is JSON; read it with -json\n" {
+			t.Errorf("%s: %d, %q", verb, r.code, r.err)
 		}
 	}
 }

@@ -25,8 +25,19 @@ import (
 // TestMain fixes the zone in which times are printed.
 func TestMain(m *testing.M) {
 	time.Local = time.UTC
+	if os.Getenv(asDrover) != "" {
+		app := &cli.CLI{Name: "drover", Args: os.Args[1:], Commands: command.All(command.IO{
+			In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: map[string]string{"DROVER_ADDR": os.Getenv(asDrover)}, Context: context.Background(),
+		})}
+		code, _ := app.Run() // prints its errors
+		os.Exit(code)
+	}
 	os.Exit(m.Run())
 }
+
+// asDrover is the variable that makes the test's own program run a command line against the
+// agent of this address, for commands that change their process.
+const asDrover = "DROVER_TEST_ADDR"
 
 // fake is an agent with fixed answers by "METHOD PATH?QUERY" or "METHOD PATH". It
 // records the requests. If an answer is a list, its elements are returned one after

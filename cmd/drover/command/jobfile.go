@@ -4,6 +4,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -73,6 +74,9 @@ func (f *jobFile) load(ctx context.Context, path string, s *session) (*jobspec.D
 		}
 		opts.VarFiles = append(opts.VarFiles, jobspec.VarFile{Name: file, Content: content})
 		varText = append(varText, string(content))
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(src), []byte("{")) { // no HCL begins like this
+		return nil, nil, fmt.Errorf("%s is JSON; read it with -json", fileName(path))
 	}
 	draft, err := jobspec.ParseHCL(src, opts)
 	if err != nil {

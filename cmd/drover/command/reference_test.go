@@ -153,7 +153,7 @@ func manual() string {
 		}
 	}
 	line(".SH ENVIRONMENT\nDROVER_ADDR, DROVER_TOKEN, DROVER_NAMESPACE, DROVER_REGION, DROVER_CACERT, DROVER_CAPATH, DROVER_CLIENT_CERT, DROVER_CLIENT_KEY,")
-	line("DROVER_TLS_SERVER_NAME and DROVER_SKIP_VERIFY set the general options; NOMAD_* does where they are not set. NO_COLOR switches colours off.")
+	line("DROVER_TLS_SERVER_NAME, DROVER_SKIP_VERIFY and DROVER_HTTP_AUTH (NAME:PASSWORD, for a proxy before the agent) set the general options; NOMAD_* does where they are not set. NO_COLOR switches colours off.")
 	line(".SH EXIT STATUS\n.TP\n.B 0\ndone\n.TP\n.B 1\nan error, or a roll-out that was followed failed; of plan: allocations would change")
 	line(".TP\n.B 2\nregistered, but not everything could be placed\n.TP\n.B 130\ninterrupted\n.TP\n.B 255\nof plan: an error")
 	line(".PP\nalloc exec, job action and var lock exit as the command that they run.")

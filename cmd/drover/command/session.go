@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -66,6 +67,29 @@ func (s *session) warnOnce() func(text string) {
 			fmt.Fprintf(s.Err, "Warning: %s\n", visible(text))
 		}
 	}
+}
+
+// output remembers the first error of writing, so that a command whose output is lost, as on a
+// full disk, does not say that it succeeded.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// underlying returns what an output writes to, for who needs the file itself.
+func underlying(w io.Writer) io.Writer {
+	if o, ok := w.(*output); ok {
+		return o.Writer
+	}
+	return w
 }
 
 func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.Out, format+"\n", args...) }
