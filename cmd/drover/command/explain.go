@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -50,9 +51,12 @@ func allocExplain() spec {
 
 func evalExplain() spec {
 	return explains("eval", "evaluation", "evals", "Explains what an evaluation waits for, what wakes it, and what would help", func(ctx context.Context, s *session, id string) (*model.Explanation, error) {
-		e, err := s.findEval(ctx, id)
+		e, err := s.everEval(ctx, id)
 		if err != nil {
 			return nil, err
+		}
+		if !e.CollectedAt.IsZero() {
+			return ended("Evaluation", e.ID, e.Status, e.StatusDescription, e.CollectedAt, "eval status"), nil
 		}
 		return s.client.ExplainEvaluation(ctx, e.ID)
 	})
@@ -60,12 +64,26 @@ func evalExplain() spec {
 
 func deploymentExplain() spec {
 	return explains("deployment", "deployment", "deployment", "Explains what a deployment waits for, and when it ends", func(ctx context.Context, s *session, id string) (*model.Explanation, error) {
-		d, err := s.findDeployment(ctx, id)
+		d, err := s.everDeployment(ctx, id)
 		if err != nil {
 			return nil, err
 		}
+		if !d.CollectedAt.IsZero() {
+			return ended("Deployment", d.ID, d.Status, d.StatusDescription, d.CollectedAt, "deployment status"), nil
+		}
 		return s.client.ExplainDeployment(ctx, d.ID)
 	})
+}
+
+// ended explains what was collected: it had ended before, and waits for nothing.
+func ended(what, id, status, description string, collected time.Time, see string) *model.Explanation {
+	says := fmt.Sprintf("%s %s has ended with status %q", what, id, status)
+	if description != "" {
+		says += ": " + description
+	}
+	return &model.Explanation{ID: id, Says: []string{
+		says, fmt.Sprintf("It was collected at %s, so it waits for nothing. What it did: drover %s %s", when(collected), see, id),
+	}}
 }
 
 func nodeExplain() spec {

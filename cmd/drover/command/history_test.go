@@ -41,6 +41,8 @@ func TestWhatWasCollectedIsListedWithAllAndShownByItsID(t *testing.T) {
 		"eval list -all -t {{range.}}{{.CollectedAt.Year}}{{end}}": {"2026"},
 		"eval status eeee":              {"TriggeredBy", "It was collected at 2026-11-26T12:00:00Z"},
 		"eval status -monitor " + oldID: {"It was collected at"},
+		"deployment explain eeee":       {`Deployment ` + oldID + ` has ended with status "failed": no progress`, "It was collected at 2026-11-26T12:00:00Z, so it waits for nothing", "drover deployment status " + oldID},
+		"eval explain eeee":             {`Evaluation ` + oldID + ` has ended with status "complete"`, "drover eval status " + oldID},
 	} {
 		r := newFake(t, collected()).at(t, nil, strings.Split(line, " ")...)
 		if r.code != 0 {

@@ -328,6 +328,10 @@ func varPurge() spec {
 				if !given {
 					cas = nil
 				}
+				known, err := s.isVariable(ctx, args[0])
+				if err != nil {
+					return err
+				}
 				err = s.client.DeleteVariable(ctx, args[0], cas)
 				if errdefs.IsConflict(err) { // the answer is the variable with its items
 					return fmt.Errorf("variable %q has another modify index than %d; read it with: drover var get %s", args[0], index, args[0])
@@ -335,11 +339,21 @@ func varPurge() spec {
 				if err != nil {
 					return err
 				}
+				if !known {
+					s.printf("There is no variable %q in namespace %q; nothing was purged. List variables with: drover var list", args[0], s.client.Namespace())
+					return nil
+				}
 				s.printf("Successfully purged variable %q!", args[0])
 				return nil
 			}
 		},
 	}
+}
+
+// isVariable looks for a variable without reading its items.
+func (s *session) isVariable(ctx context.Context, path string) (bool, error) {
+	list, _, err := s.client.Variables(ctx, &client.Query{Prefix: path, PerPage: 1}) // the path itself is the first of its prefix
+	return len(list) == 1 && list[0].Path == path, err
 }
 
 // exampleVariable is what "var init" writes.

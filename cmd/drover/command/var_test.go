@@ -82,8 +82,17 @@ func putOf(t *testing.T, line string) string {
 }
 
 func TestAVariableThatHasChangedIsNotPrintedWhenItIsNotPurged(t *testing.T) {
-	r := execute(t, map[string]string{"DELETE /v1/var/p?cas=3": `409!{"Path":"p","ModifyIndex":9,"Items":{"a":"geheim"}}`, "DELETE /v1/var/p": `409!{"Path":"p","Items":{"a":"geheim"}}`}, "var", "purge", "-check-index", "3", "p")
+	r := execute(t, map[string]string{"GET /v1/vars": "[]", "DELETE /v1/var/p?cas=3": `409!{"Path":"p","ModifyIndex":9,"Items":{"a":"geheim"}}`, "DELETE /v1/var/p": `409!{"Path":"p","Items":{"a":"geheim"}}`}, "var", "purge", "-check-index", "3", "p")
 	if r.code != 1 || strings.Contains(r.out+r.err, "geheim") || !strings.Contains(r.err, `variable "p" has another modify index than 3; read it with: drover var get p`) {
 		t.Errorf("%d, %q, %q", r.code, r.out, r.err)
+	}
+}
+
+func TestPurgingAVariableThatIsNotThereSaysSo(t *testing.T) {
+	answers := map[string]string{"GET /v1/vars": `[{"Path":"a/b"}]`, "DELETE /v1/var/a": "", "DELETE /v1/var/a/b": ""}
+	for path, want := range map[string]string{"a": `There is no variable "a" in namespace "default"; nothing was purged.`, "a/b": `Successfully purged variable "a/b"!`} {
+		if r := execute(t, answers, "var", "purge", path); r.code != 0 || !strings.HasPrefix(r.out, want) {
+			t.Errorf("%s: %d, %q, %q", path, r.code, r.out, r.err)
+		}
 	}
 }

@@ -276,8 +276,12 @@ func volumeStatus() spec {
 				if len(args) == 1 {
 					return s.describeVolume(ctx, args[0], *kind, *short)
 				}
+				node, err := s.nodeID(ctx, *node)
+				if err != nil {
+					return err
+				}
 				if *kind == jobspec.VolumeCSI {
-					list, meta, err := s.client.CSIVolumes(ctx, *node, "", &q.Query)
+					list, meta, err := s.client.CSIVolumes(ctx, node, "", &q.Query)
 					return s.show(list, err, func() {
 						s.tableOr("No CSI volumes", csiHeader, csiRows(list))
 						q.more(s, meta)
@@ -285,12 +289,11 @@ func volumeStatus() spec {
 				}
 				var attached []*api.CSIVolumeStub
 				if *kind == "" && *pool == "" && q.NextToken == "" {
-					var err error
-					if attached, _, err = s.client.CSIVolumes(ctx, *node, "", &q.Query); err != nil {
+					if attached, _, err = s.client.CSIVolumes(ctx, node, "", &q.Query); err != nil {
 						return err
 					}
 				}
-				list, meta, err := s.client.HostVolumes(ctx, *node, *pool, &q.Query)
+				list, meta, err := s.client.HostVolumes(ctx, node, *pool, &q.Query)
 				return s.show(list, err, func() {
 					if len(attached) > 0 {
 						s.title("Container Storage Interface")

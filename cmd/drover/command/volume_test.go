@@ -72,6 +72,7 @@ func TestAVolumeIsCreatedAndAwaited(t *testing.T) {
 func TestVolumesAndClaimsAreShownAndDeleted(t *testing.T) {
 	ready := strings.Replace(vol, "STATE", "ready", 1)
 	f := newFake(t, map[string]string{
+		"GET /v1/nodes?prefix=ffda": `[{"ID":"ffda6ca0-0000-0000-0000-000000000001","Name":"n"}]`, "GET /v1/nodes?prefix=1234": "[]",
 		"GET /v1/volumes": "[" + ready + "]", "GET /v1/volume/host/" + volID: ready, "GET /v1/volumes/claims": claim,
 		"DELETE /v1/volume/host/" + volID + "/delete": `{"Index":9}`, "DELETE /v1/volumes/claim/8ca6da13-dab3-7092-4f30-d3ab3ffc9dac": "",
 	})
@@ -97,6 +98,7 @@ func TestVolumesAndClaimsAreShownAndDeleted(t *testing.T) {
 		"volume claim delete 8ca6":    "answer with -yes",
 		"volume status -type tape":    "not a type of volumes",
 		"volume status 1234":          "no volume with prefix",
+		"volume status -node 1234":    "no node with prefix",
 	} {
 		if r := f.at(t, nil, strings.Fields(line)...); r.code != 1 || !strings.Contains(r.err, want) {
 			t.Errorf("%s: %+v", line, r)
