@@ -7,8 +7,18 @@ cd "$(dirname "$0")/.."
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [[ -t 1 && -z ${NO_COLOR:-} ]] || say() { printf '\n%s\n' "$*"; }
 
+# The demo runs and purges a job called web: only ever on its own agent, whatever cluster the
+# environment points at.
+for name in $(compgen -e); do
+	case $name in DROVER_* | NOMAD_*) unset "$name" ;; esac
+done
+export DROVER_ADDR=http://127.0.0.1:4646
+if (exec 3<>/dev/tcp/127.0.0.1/4646) 2>/dev/null; then
+	echo "something listens on 127.0.0.1:4646 already, where the demo's agent would; stop it and try again" >&2
+	exit 1
+fi
+
 dir=$(mktemp -d "${TMPDIR:-/tmp}/drover-demo.XXXXXX")
-export DROVER_ADDR=${DROVER_ADDR:-http://127.0.0.1:4646}
 CGO_ENABLED=0 go build -trimpath -o bin/webserver ./examples/webserver
 
 say "Starting a dev agent (log: $dir/agent.log)"
