@@ -6,6 +6,7 @@ package allocs
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/model"
@@ -28,14 +29,23 @@ func (s *Set) Apply(ctx context.Context, x *rpc.Assignments, doubted bool, fetch
 		if err != nil {
 			return err
 		}
-		for _, y := range list {
-			s.run(y)
-		}
+		together(list, s.run)
 	}
-	for _, id := range s.goneIn(x, doubted) {
-		s.forget(id)
+	for chunk := range slices.Chunk(s.goneIn(x, doubted), fetchSize) {
+		together(chunk, s.forget)
 	}
 	return nil
+}
+
+// together calls act for all items at the same time and waits until all calls have
+// returned. Runners write to disk before they act: their writes share one sync of the disk,
+// and none waits for another runner, which may be busy with a task that restarts.
+func together[T any](items []T, act func(T)) {
+	var work sync.WaitGroup
+	for _, item := range items {
+		work.Go(func() { act(item) })
+	}
+	work.Wait()
 }
 
 // ForgetKnown has all allocs fetched again with the next assignments.

@@ -16,9 +16,7 @@ import (
 func (s *Set) StopAll(ctx context.Context) {
 	s.end() // servers would replace the allocs that end now
 	runners := s.Runners()
-	for _, r := range runners {
-		r.Stop()
-	}
+	together(runners, (*alloc.Runner).Stop)
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for i, r := range runners {
