@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"sort"
 	"strconv"
@@ -66,12 +67,23 @@ func Unmarshal(config []byte, into any) error {
 	err := dec.Decode(into)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return errdefs.InvalidArgumentf("config.%s: a %s cannot be used as %s", wrong.Field, wrong.Value, wrong.Type)
+		return Problems{{Path: "config." + wrong.Field, Text: mistyped(wrong)}}.err()
 	}
 	if err != nil {
 		return errdefs.InvalidArgumentf("decode the config: %w", err)
 	}
 	return nil
+}
+
+func mistyped(e *json.UnmarshalTypeError) string {
+	number, isNumber := strings.CutPrefix(e.Value, "number ")
+	switch k := e.Type.Kind(); {
+	case isNumber && k >= reflect.Int && k <= reflect.Int64:
+		return fmt.Sprintf("must be a whole number of at most %d bits, is %s", e.Type.Bits(), number)
+	case isNumber && k >= reflect.Uint && k <= reflect.Uint64:
+		return fmt.Sprintf("must be a whole number of at least 0 and at most %d bits, is %s", e.Type.Bits(), number)
+	}
+	return fmt.Sprintf("a %s cannot be used as %s", e.Value, e.Type)
 }
 
 // walker walks a config along its schema and collects problems.

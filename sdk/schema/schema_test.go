@@ -118,11 +118,22 @@ func TestAValueIsOneOfThoseThatTheSchemaListsOrInItsRange(t *testing.T) {
 }
 
 func TestAConfigThatDoesNotFitTheStructNamesTheAttribute(t *testing.T) {
-	var into struct {
-		Score int `json:"score"`
-	}
-	if err := schema.Unmarshal([]byte(`{"score": 1.5}`), &into); !errdefs.IsInvalidArgument(err) || err.Error() != "config.score: a number 1.5 cannot be used as int" {
-		t.Error(err)
+	for config, want := range map[string]string{
+		`{"score": 1.5}`:        "config.score: must be a whole number of at most 16 bits, is 1.5",
+		`{"score": 70000}`:      "config.score: must be a whole number of at most 16 bits, is 70000",
+		`{"box": {"size": -1}}`: "config.box.size: must be a whole number of at least 0 and at most 64 bits, is -1",
+		`{"score": "x"}`:        "config.score: a string cannot be used as int16",
+	} {
+		var into struct {
+			Score int16 `json:"score"`
+			Box   struct {
+				Size uint64 `json:"size"`
+			} `json:"box"`
+		}
+		err := schema.Unmarshal([]byte(config), &into)
+		if !errdefs.IsInvalidArgument(err) || err.Error() != want || len(schema.ProblemsOf(err)) != 1 {
+			t.Errorf("%s: %v, want %s", config, err, want)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/internal/oneline"
+	"github.com/drover-project/drover/sdk/schema"
 )
 
 // FeatureValidateTask: the driver is a Validator.
@@ -25,8 +26,9 @@ const FeatureValidateTask Feature = "validate_task"
 type Validator interface {
 	// ValidateTask returns what is wrong with the config of a task; nothing if StartTask
 	// may succeed. It starts nothing, asks no daemon, reads no file of the task, which may
-	// not exist yet, and answers within a second. An error means that the config could not
-	// be checked; the task is then started all the same.
+	// not exist yet, and answers within a second. An error of class InvalidArgument, such as
+	// one of schema.Unmarshal, is a finding of SeverityError. Any other error means that the
+	// config could not be checked; the task is then started all the same.
 	ValidateTask(ctx context.Context, task *TaskDraft) ([]Diagnostic, error)
 }
 
@@ -101,6 +103,9 @@ func (s *server) ValidateTask(ctx context.Context, req *driverv1.ValidateTaskReq
 		}
 	}()
 	found, err := v.ValidateTask(ctx, &TaskDraft{DriverConfig: req.GetDriverConfig()})
+	if errdefs.IsInvalidArgument(err) {
+		found, err = append(found, refused(err)...), nil
+	}
 	if err != nil {
 		return nil, errdefs.ToGRPC(err)
 	}
@@ -116,8 +121,11 @@ func (s *server) ValidateTask(ctx context.Context, req *driverv1.ValidateTaskReq
 // ValidateTask implements Validator.
 func (c *client) ValidateTask(ctx context.Context, task *TaskDraft) ([]Diagnostic, error) {
 	resp, err := c.rpc.ValidateTask(ctx, &driverv1.ValidateTaskRequest{Driver: c.info.Name, DriverConfig: task.DriverConfig})
+	if err = errdefs.FromGRPC(err); errdefs.IsInvalidArgument(err) {
+		return sound(refused(err)), nil // from a plugin in another language, or an older one
+	}
 	if err != nil {
-		return nil, errdefs.FromGRPC(err)
+		return nil, err
 	}
 	found := make([]Diagnostic, 0, min(len(resp.GetDiagnostics()), maxDiagnostics))
 	for _, d := range resp.GetDiagnostics()[:cap(found)] {
@@ -126,6 +134,18 @@ func (c *client) ValidateTask(ctx context.Context, task *TaskDraft) ([]Diagnosti
 		})
 	}
 	return sound(found), nil
+}
+
+// refused returns the findings for an error of class InvalidArgument.
+func refused(err error) []Diagnostic {
+	var found []Diagnostic
+	for _, p := range schema.ProblemsOf(err) {
+		found = append(found, Diagnostic{Path: p.Path, Severity: SeverityError, Summary: p.Text})
+	}
+	if len(found) == 0 {
+		found = append(found, Diagnostic{Path: "config", Severity: SeverityError, Summary: err.Error()})
+	}
+	return found
 }
 
 // Limits of an answer.

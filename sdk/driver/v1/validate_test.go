@@ -12,6 +12,7 @@ import (
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/schema"
 )
 
 // judge is a driver whose only ability is to validate.
@@ -48,7 +49,7 @@ func TestDiagnosticsSurviveTheWire(t *testing.T) {
 	if got, err := ask(t, func(string) ([]driver.Diagnostic, error) { return nil, nil }); err != nil || len(got) != 0 {
 		t.Errorf("nothing became %+v, %v", got, err)
 	}
-	if _, err := ask(t, func(string) ([]driver.Diagnostic, error) { return nil, errdefs.InvalidArgumentf("no JSON") }); !errdefs.IsInvalidArgument(err) {
+	if _, err := ask(t, func(string) ([]driver.Diagnostic, error) { return nil, errdefs.Unavailablef("no daemon") }); !errdefs.IsUnavailable(err) {
 		t.Errorf("the error became %v", err)
 	}
 	if _, err := ask(t, func(string) ([]driver.Diagnostic, error) { panic("defect") }); !errdefs.IsInternal(err) || !strings.Contains(fmt.Sprint(err), "panicked") {
@@ -57,6 +58,21 @@ func TestDiagnosticsSurviveTheWire(t *testing.T) {
 	drivers, _ := connect(t, plain{})
 	if _, err := drivers[0].(driver.Validator).ValidateTask(t.Context(), &driver.TaskDraft{}); !errdefs.IsUnimplemented(err) {
 		t.Errorf("a driver that cannot validate: %v", err)
+	}
+}
+
+func TestAnErrorOfClassInvalidArgumentIsAFinding(t *testing.T) {
+	var into struct {
+		Size int64 `json:"size"`
+	}
+	for want, err := range map[string]error{
+		"config.size: must be a whole number of at most 64 bits, is 64.5": schema.Unmarshal([]byte(`{"size": 64.5}`), &into),
+		"config: no JSON": errdefs.InvalidArgumentf("no JSON"),
+	} {
+		found, err := ask(t, func(string) ([]driver.Diagnostic, error) { return nil, err })
+		if err != nil || len(found) != 1 || found[0].Severity != driver.SeverityError || found[0].String() != want {
+			t.Errorf("%+v, %v, want %s", found, err, want)
+		}
 	}
 }
 
