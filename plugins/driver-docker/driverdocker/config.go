@@ -227,10 +227,13 @@ type deviceBlock struct {
 	CgroupPermissions string `json:"cgroup_permissions"`
 }
 
+// defaultCFSPeriod is the period of cpu_hard_limit in microseconds.
+const defaultCFSPeriod = 100000
+
 // readTaskConfig decodes a task's config block. Job files may give an image as a URL of its
 // registry.
 func readTaskConfig(body []byte) (taskConfig, error) {
-	c := taskConfig{CPUCFSPeriod: 100000}
+	c := taskConfig{CPUCFSPeriod: defaultCFSPeriod}
 	err := schema.Unmarshal(body, &c)
 	c.Image = strings.TrimPrefix(c.Image, "https://")
 	return c, err

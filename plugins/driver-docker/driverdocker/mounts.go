@@ -6,6 +6,7 @@ package driverdocker
 import (
 	"fmt"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,6 +51,34 @@ func mounts(in specInput, host *container.HostConfig) error {
 			return err
 		}
 		host.Mounts = append(host.Mounts, out)
+	}
+	return targets(in, host)
+}
+
+// targets checks that no two mounts of the config have the same place in the container.
+func targets(in specInput, _ *container.HostConfig) error {
+	taken := map[string]bool{"/alloc": true, "/local": true, "/secrets": true}
+	take := func(name, target string) error {
+		target = path.Clean(target)
+		if taken[target] {
+			return invalidf(name, "something else is mounted at %q already; choose another target", target)
+		}
+		taken[target] = true
+		return nil
+	}
+	for _, v := range in.config.Volumes {
+		if parts := strings.Split(v, ":"); len(parts) > 1 {
+			if err := take("volumes", parts[1]); err != nil {
+				return err
+			}
+		}
+	}
+	for _, m := range append(slices.Clone(in.config.Mount), in.config.Mounts...) {
+		if m.Target != "" {
+			if err := take("mount", m.Target); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -195,6 +224,9 @@ func configMount(in specInput, m mountBlock) (mount.Mount, error) {
 	out := mount.Mount{Type: mount.Type(m.Type), Source: m.Source, Target: m.Target, ReadOnly: m.Readonly}
 	if m.Target == "" {
 		return out, invalidf("mount", "one of type %q has no target", m.Type)
+	}
+	if !path.IsAbs(m.Target) && !filepath.IsAbs(m.Target) {
+		return out, invalidf("mount", "target %q is not absolute", m.Target)
 	}
 	switch out.Type {
 	case mount.TypeBind:

@@ -176,7 +176,7 @@ func limitAttrs() []schema.Attribute {
 		attr("runtime", schema.String, "OCI runtime; must be in the agent's allow_runtimes"),
 		attr("cpuset_cpus", schema.String, "cores to run on, such as 0-2,5; not with resources.cores"),
 		preset("cpu_hard_limit", schema.Bool, false, "never more than resources.cpu"),
-		preset("cpu_cfs_period", schema.Number, 100000, "period of cpu_hard_limit in microseconds"),
+		preset("cpu_cfs_period", schema.Number, defaultCFSPeriod, "period of cpu_hard_limit in microseconds"),
 		attr("memory_hard_limit", schema.Number, "most memory in MiB; resources.memory is then what is reserved"),
 		attr("shm_size", schema.Number, "of /dev/shm in bytes"),
 		attr("pids_limit", schema.Number, "most processes; not more than the agent's"),

@@ -210,6 +210,9 @@ func namespaces(in specInput, host *container.HostConfig) error {
 			return forbiddenf(m.name, "%q is not allowed on this node; the operator can allow it with allowed_modes or allow_privileged in the agent's plugin \"docker\" config", m.value)
 		}
 	}
+	if in.config.UTSMode == "host" && in.config.Hostname != "" {
+		return invalidf("hostname", "a container with uts_mode = \"host\" has the machine's; remove one of the two")
+	}
 	switch in.config.Cgroupns {
 	case "", "private", "host":
 		host.CgroupnsMode = container.CgroupnsMode(in.config.Cgroupns)

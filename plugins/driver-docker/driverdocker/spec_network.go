@@ -118,6 +118,9 @@ func resolver(in specInput, host *container.HostConfig) error {
 		if !ok || name == "" || addr == "" {
 			return invalidf("extra_hosts", "%q is not NAME:ADDRESS", text)
 		}
+		if _, err := netip.ParseAddr(strings.Trim(addr, "[]")); err != nil && addr != "host-gateway" {
+			return invalidf("extra_hosts", "%q of %q is neither an IP address nor host-gateway", addr, name)
+		}
 	}
 	if !joinsGroup(in.task) {
 		host.DNS, host.DNSSearch, host.DNSOptions, host.ExtraHosts = servers, c.Searches, c.Options, in.config.ExtraHosts

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -36,7 +37,7 @@ func (d *Driver) ValidateTask(_ context.Context, task *driver.TaskDraft) ([]driv
 			found = append(found, diagnostic(err))
 		}
 	}
-	return append(found, ineffective(c)...), nil
+	return append(found, ineffective(c, agent)...), nil
 }
 
 // diagnostic returns the finding for the error of a step.
@@ -76,7 +77,7 @@ func rules(c taskConfig, agent agentConfig) []func() error {
 			return err
 		},
 	}
-	for _, step := range slices.Concat(rights, limits, []func(specInput, *container.HostConfig) error{namespaces, devices, volumeDriver, resolver, portMap}) {
+	for _, step := range slices.Concat(rights, limits, []func(specInput, *container.HostConfig) error{namespaces, devices, volumeDriver, targets, resolver, portMap}) {
 		out = append(out, func() error { return step(in, host) })
 	}
 	for i, v := range c.Volumes {
@@ -105,8 +106,8 @@ func within(path string, step func() error) func() error {
 	}
 }
 
-// ineffective returns warnings for attributes without effect in the task's network mode.
-func ineffective(c taskConfig) []driver.Diagnostic {
+// ineffective returns warnings for attributes that have no effect beside others.
+func ineffective(c taskConfig, agent agentConfig) []driver.Diagnostic {
 	var found []driver.Diagnostic
 	warn := func(path, summary, cure string) {
 		found = append(found, driver.Diagnostic{Path: path, Severity: driver.SeverityWarning, Summary: summary, Cure: cure})
@@ -121,5 +122,46 @@ func ineffective(c taskConfig) []driver.Diagnostic {
 	if len(c.Ports) > 0 && mode.IsNone() {
 		warn("config.ports", "has no effect with network_mode = \"none\"", "remove it")
 	}
+	if c.Privileged && len(c.CapDrop) > 0 {
+		warn("config.cap_drop", "has no effect with privileged = true, which grants every capability", "remove one of the two")
+	}
+	if c.CPUCFSPeriod != defaultCFSPeriod && !c.CPUHardLimit {
+		warn("config.cpu_cfs_period", "has no effect without cpu_hard_limit = true", "set that, or remove it")
+	}
+	named := func(volume string) bool {
+		source, _, _ := strings.Cut(volume, ":")
+		return !strings.ContainsRune(source, '/')
+	}
+	if c.VolumeDriver != "" && agent.Volumes.Enabled && !slices.ContainsFunc(c.Volumes, named) {
+		warn("config.volume_driver", "has no effect, since volumes has no volume with a name", "name one, or use driver_config in volume_options of a mount")
+	}
+	others := func(name string, list []mountBlock) {
+		for i, m := range list {
+			for _, option := range m.ignored() {
+				warn(fmt.Sprintf("config.%s[%d].%s", name, i, option), fmt.Sprintf("has no effect on a mount of type %q", m.Type), "remove it, or change the type")
+			}
+		}
+	}
+	others("mount", c.Mount)
+	others("mounts", c.Mounts)
 	return found
+}
+
+// ignored returns the names of the option blocks that are for another type of mount.
+func (m mountBlock) ignored() []string {
+	var names []string
+	for _, o := range []struct {
+		set  bool
+		name string
+		kind mount.Type
+	}{
+		{m.BindOptions != nil, "bind_options", mount.TypeBind},
+		{m.TmpfsOptions != nil, "tmpfs_options", mount.TypeTmpfs},
+		{m.VolumeOptions != nil, "volume_options", mount.TypeVolume},
+	} {
+		if o.set && mount.Type(m.Type) != o.kind {
+			names = append(names, o.name)
+		}
+	}
+	return names
 }

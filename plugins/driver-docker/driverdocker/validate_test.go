@@ -66,6 +66,10 @@ func TestTheRulesOfAConfigNameTheAttribute(t *testing.T) {
 			config{"type": "bind", "source": "local/a", "target": "/a"}, config{"type": "tmpfs", "source": "x", "target": "/b"},
 			config{"type": "volume", "source": "a/b", "target": "/c"}, config{"type": "odd", "target": "/d"}, config{"type": "tmpfs"},
 		}}, "config.mount[1] config.mount[2] config.mount[3] config.mount[4]"},
+		{config{"mount": []any{config{"type": "bind", "source": "local", "target": "data"}}}, "config.mount[0]"},
+		{config{"volumes": []any{"local:/a", "local:/b/"}, "mounts": []any{config{"target": "/b"}}}, "config.mount"},
+		{config{"volumes": []any{"local:/local"}}, "config.volumes"},
+		{config{"extra_hosts": []any{"a:1.2.3.4", "b:::1", "c:[::1]", "d:host-gateway", "e:bar"}}, "config.extra_hosts"},
 	} {
 		var paths []string
 		for _, f := range judge(t, map[string]any{"pids_limit": 100}, c.task) {
@@ -94,6 +98,34 @@ func TestWhatTheRulesRefuseTheStartRefusesToo(t *testing.T) {
 		if len(found) != 1 || err == nil || !strings.Contains(err.Error(), found[0].Summary) {
 			t.Errorf("%v: the rules find %+v, the start says %v", task, found, err)
 		}
+	}
+}
+
+func TestWhatHasNoEffectBesideSomethingElseIsAWarning(t *testing.T) {
+	type config = map[string]any
+	everywhere := config{"allow_privileged": true, "volumes": config{"enabled": true}}
+	for path, task := range map[string]config{
+		"config.cap_drop":                {"privileged": true, "cap_drop": []any{"all"}},
+		"config.cpu_cfs_period":          {"cpu_cfs_period": 50000},
+		"config.volume_driver":           {"volume_driver": "nfs", "volumes": []any{"local/a:/a"}},
+		"config.mount[0].bind_options":   {"mount": config{"type": "tmpfs", "target": "/a", "bind_options": config{"propagation": "private"}}},
+		"config.mounts[0].tmpfs_options": {"mounts": config{"type": "bind", "source": "local", "target": "/a", "tmpfs_options": config{"size": 1}}},
+		"config.mount[0].volume_options": {"mount": config{"type": "bind", "source": "local", "target": "/a", "volume_options": config{"no_copy": true}}},
+	} {
+		if found := judge(t, everywhere, task); len(found) != 1 || found[0].Path != path || found[0].Severity != driver.SeverityWarning {
+			t.Errorf("%v: %+v", task, found)
+		}
+	}
+	for _, task := range []config{
+		{"cpu_cfs_period": 50000, "cpu_hard_limit": true},
+		{"volume_driver": "nfs", "volumes": []any{"data:/a"}},
+	} {
+		if found := judge(t, everywhere, task); len(found) > 0 {
+			t.Errorf("%v: %+v", task, found)
+		}
+	}
+	if found := judge(t, everywhere, config{"uts_mode": "host", "hostname": "a"}); len(found) != 1 || found[0].Path != "config.hostname" {
+		t.Errorf("a name of its own in the machine's namespace: %+v", found)
 	}
 }
 
