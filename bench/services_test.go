@@ -20,7 +20,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/internal/testkit"
 )
 
@@ -98,7 +98,7 @@ func newFollowed(b *testing.B, wait map[string]any) *followed {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { // after the agent has ended
-		if err := errors.Join(allocdir.Detach(data), os.RemoveAll(data)); err != nil { // secrets are mounts
+		if err := errors.Join(mounts.Detach(data), os.RemoveAll(data)); err != nil { // secrets are mounts
 			b.Log(err)
 		}
 	})

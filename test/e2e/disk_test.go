@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
@@ -34,7 +34,7 @@ func (a *agent) onSmallDisk(size string) {
 	}
 	a.T.Cleanup(func() {
 		a.KillAll()
-		if err := allocdir.Detach(a.Data); err != nil { // secrets are mounts
+		if err := mounts.Detach(a.Data); err != nil { // secrets are mounts
 			a.T.Log(err)
 		}
 		_ = syscall.Unmount(a.Data, syscall.MNT_DETACH) // if it is still mounted

@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/internal/testkit"
 	"github.com/drover-project/drover/test/e2e/harness"
@@ -78,7 +78,7 @@ func (d *disk) plug() error {
 // again would return the same dead file system.
 func (d *disk) unplug() {
 	d.T.Helper()
-	if err := allocdir.Detach(filepath.Join(d.Data, "alloc")); err != nil { // secrets are mounts
+	if err := mounts.Detach(filepath.Join(d.Data, "alloc")); err != nil { // secrets are mounts
 		d.T.Log(err)
 	}
 	d.Eventually(harness.Patience, "the disk is unmounted", func() bool {

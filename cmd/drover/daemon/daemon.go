@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/agent"
-	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/collect"
 	"github.com/drover-project/drover/core/agent/fingerprint"
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/core/agentlog"
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/autopilot/pilot"
@@ -423,7 +423,7 @@ func (d *Daemon) Stop() {
 		d.close("rpc port", d.rpc)
 	}
 	if d.scratch {
-		if err := allocdir.Detach(d.dataDir); err != nil {
+		if err := mounts.Detach(d.dataDir); err != nil {
 			d.log.Warn("could not unmount the file systems in the scratch directory", "dir", d.dataDir, "error", err)
 		}
 		if err := os.RemoveAll(d.dataDir); err != nil {

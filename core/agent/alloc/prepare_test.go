@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -452,7 +453,7 @@ func TestSecretsInMemoryAreThereAndWhatWasLostWithThemIsFetchedAgain(t *testing.
 		b.cfg.Artifacts, b.cfg.SecretsInMemory = f, true
 		b.run(newAlloc(artifactTask()))
 		defer func() {
-			if err := allocdir.Detach(b.r.Dir().Path); err != nil {
+			if err := mounts.Detach(b.r.Dir().Path); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -466,7 +467,7 @@ func TestSecretsInMemoryAreThereAndWhatWasLostWithThemIsFetchedAgain(t *testing.
 		}
 		b.driver.end(t, "web", 1)
 		synctest.Wait()
-		if err := allocdir.Detach(b.r.Dir().Path); err != nil { // as the start of a machine does
+		if err := mounts.Detach(b.r.Dir().Path); err != nil { // as the start of a machine does
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/mounts"
 )
 
 // Users of the machine, whom no password file need know.
@@ -65,7 +66,7 @@ func TestNobodyButTheTasksUserReadsItsSecrets(t *testing.T) {
 					t.Skip(err)
 				}
 				t.Cleanup(func() {
-					if err := allocdir.Detach(d.Path); err != nil {
+					if err := mounts.Detach(d.Path); err != nil {
 						t.Error(err)
 					}
 				})

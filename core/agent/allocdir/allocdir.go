@@ -5,8 +5,7 @@
 // (the shared alloc/ folder and one folder per task), its permissions, and safe
 // reading of it for the API, which never leaves the directory and never shows
 // secrets, and the memory file systems of secrets. It does not fetch or render
-// anything. Only core/agent and packages below it may import it, and the daemon
-// for Detach.
+// anything. Only core/agent and packages below it may import it.
 //
 //	ALLOC/alloc/{data,logs,tmp}       shared by the tasks (NOMAD_ALLOC_DIR)
 //	ALLOC/TASK/{local,secrets,tmp}    a task's own (NOMAD_TASK_DIR is local)
@@ -25,6 +24,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -115,7 +115,7 @@ func (d Dir) TakeOver(from Dir, tasks []string) error {
 // Remove deletes the directory with everything in it. What is mounted in it is
 // detached first and never deleted.
 func (d Dir) Remove() error {
-	if err := Detach(d.Path); err != nil {
+	if err := mounts.Detach(d.Path); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(d.Path); err != nil {

@@ -4,17 +4,14 @@
 package allocdir
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -94,58 +91,5 @@ func ProbeSecrets(root string) error {
 	if err := mountMemory(f, 1); err != nil {
 		return errdefs.Unimplementedf("%w", err)
 	}
-	return unmount(dir)
+	return mounts.Detach(dir)
 }
-
-// Detach unmounts everything that is mounted below a folder, or on it.
-func Detach(dir string) error {
-	points, err := mountsBelow(dir)
-	if err != nil {
-		return err
-	}
-	for i := len(points) - 1; i >= 0; i-- { // unmount in reverse order
-		if err := unmount(points[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func unmount(path string) error {
-	err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // not mounted any more
-		return fmt.Errorf("unmount %s: %w", path, err)
-	}
-	return nil
-}
-
-// mountsBelow reads the mount points below a folder, in the order of mounting.
-func mountsBelow(dir string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("read the mounts: %w", err)
-	}
-	defer f.Close()
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real // the kernel names mount points without links
-	}
-	var out []string
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 5 {
-			continue
-		}
-		if p := unescape.Replace(fields[4]); p == dir || strings.HasPrefix(p, dir+"/") {
-			out = append(out, p)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the mounts: %w", err)
-	}
-	return out, nil
-}
-
-// unescape undoes how the kernel writes a path.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

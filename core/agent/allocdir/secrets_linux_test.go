@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -26,7 +27,7 @@ func inMemory(t *testing.T) allocdir.Dir {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := allocdir.Detach(d.Path); err != nil {
+		if err := mounts.Detach(d.Path); err != nil {
 			t.Error(err)
 		}
 	})
@@ -93,7 +94,7 @@ func TestSecretsAreNotMountedThroughALink(t *testing.T) {
 		if _, err := d.MountSecrets("web", 1); !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) {
 			t.Errorf("a link %s: %v", name, err)
 		}
-		if err := allocdir.Detach(d.Path); err != nil {
+		if err := mounts.Detach(d.Path); err != nil {
 			t.Error(err)
 		}
 	}

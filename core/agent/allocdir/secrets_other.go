@@ -14,6 +14,3 @@ func (d Dir) MountSecrets(string, int) (bool, error) { return false, ProbeSecret
 func ProbeSecrets(string) error {
 	return errdefs.Unimplementedf("secrets cannot be kept in memory on this operating system; they are in a folder on disk")
 }
-
-// Detach does nothing on this platform.
-func Detach(string) error { return nil }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -258,63 +259,11 @@ func makePlace(task int, target string, isDir bool) (int, error) {
 // Remove unmounts everything below the folder of a task except its secrets. The folder
 // keeps the task's own files.
 func (r *Roots) Remove(taskDir string) error {
-	points, err := mountsIn(taskDir)
-	if err != nil || len(points) == 0 {
-		return err
-	}
-	task, err := unix.Open(taskDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open the folder of the task: %w", err)
-	}
-	defer closeFD(task)
-	var failed error
-	for i := len(points) - 1; i >= 0; i-- { // the newest first
-		if err := unmount(task, points[i]); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("unmount %s in the folder of the task: %w", points[i], err))
-		}
-	}
-	return failed
-}
-
-// unmount detaches a mount through a descriptor, because a task may put a link into a path.
-func unmount(task int, path string) error {
-	fd, err := openIn(task, path)
-	if err == unix.ENOENT {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer closeFD(fd)
-	if err := unix.Unmount(procFD(fd), unix.MNT_DETACH); err != nil && err != unix.EINVAL { // not mounted any more
-		return err
+	if err := mounts.DetachBelow(taskDir, secretsDir); err != nil {
+		return fmt.Errorf("in the folder of the task: %w", err)
 	}
 	return nil
 }
-
-// mountsIn returns the mount points below a task's folder, relative to it, in the order of
-// mounting, without its secrets.
-func mountsIn(taskDir string) ([]string, error) {
-	body, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("read the mounts: %w", err)
-	}
-	prefix := real(taskDir) + "/"
-	var out []string
-	for line := range strings.Lines(string(body)) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		if rel, ok := strings.CutPrefix(unescape.Replace(fields[4]), prefix); ok && rel != secretsDir {
-			out = append(out, rel)
-		}
-	}
-	return out, nil
-}
-
-// unescape undoes how the kernel writes a path.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/internal/testkit"
@@ -191,7 +191,7 @@ func (a *Agent) cleanup() {
 		a.T.Logf("the agent's log ends:\n%s", log[max(0, len(log)-4000):])
 	}
 	a.KillAll()
-	if err := allocdir.Detach(a.Dir); err != nil { // secrets are mounts
+	if err := mounts.Detach(a.Dir); err != nil { // secrets are mounts
 		a.T.Log(err)
 	}
 	if err := os.RemoveAll(a.Dir); err != nil {

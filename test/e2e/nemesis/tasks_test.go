@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-project/drover/core/agent/allocdir"
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/test/e2e/harness"
@@ -145,7 +145,7 @@ func onSmallDisk(a *harness.Agent) {
 	}
 	a.T.Cleanup(func() {
 		a.KillAll()
-		if err := allocdir.Detach(a.Data); err != nil {
+		if err := mounts.Detach(a.Data); err != nil {
 			a.T.Log(err)
 		}
 		_ = syscall.Unmount(a.Data, syscall.MNT_DETACH) // if it is still mounted
