@@ -90,9 +90,45 @@ func (c Calls) ApplyNodeMeta(ctx context.Context, nodeID string, meta map[string
 // servers.
 func (c Calls) NodeCluster(ctx context.Context, nodeID string, trust bool) (any, error) {
 	if trust {
-		return c.askNode(ctx, nodeID, rpc.MethodTrust, nil)
+		return c.trust(ctx, nodeID)
 	}
 	return c.askNode(ctx, nodeID, rpc.MethodNodeCluster, nil)
+}
+
+// askAgain is the pause between two questions to a node that is about to be back.
+const askAgain = 100 * time.Millisecond
+
+// trust makes a node accept its servers. The node begins a new session for that, which may
+// end the call before its answer, so the answer is asked for in the new session.
+func (c Calls) trust(ctx context.Context, nodeID string) (any, error) {
+	n, err := c.ByID(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := rpc.Ask[json.RawMessage](ctx, n, rpc.MethodTrust, nil)
+	if !errdefs.IsUnavailable(err) {
+		return answer, err
+	}
+	tick := time.NewTicker(askAgain)
+	defer tick.Stop()
+	for {
+		answer, again := c.askNode(ctx, nodeID, rpc.MethodNodeCluster, nil)
+		var now rpc.NodeCluster
+		switch {
+		case again != nil:
+		case json.Unmarshal(answer, &now) != nil || now.Standing != rpc.ClusterBelieved:
+			return nil, err
+		default:
+			return answer, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // NodeIdentity returns the claims of a node's identity. With renew, the node gets a new

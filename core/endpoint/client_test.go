@@ -74,6 +74,25 @@ func TestCallsAboutAnAllocReachItsNodeAndErrorsComeBackAsTheyAre(t *testing.T) {
 	}
 }
 
+func TestThatANodeTrustsItsServersIsToldAlsoIfItsNewSessionEndsTheCall(t *testing.T) {
+	standing := rpc.ClusterDoubted
+	c, n, _ := onNode(t, func(_ context.Context, call rpc.Call, _ <-chan []byte, send func([]byte) error) error {
+		if call.Method == rpc.MethodTrust {
+			return errdefs.Unavailablef("the session broke off")
+		}
+		return send(fmt.Appendf(nil, `{"Standing":%q}`, standing))
+	})
+	if resp, body := c.Ask("PUT", "/v1/client/cluster?node_id="+n.ID, nil); resp.StatusCode != 500 || !strings.Contains(body, "broke off") {
+		t.Errorf("a node that still doubts: %s %s", resp.Status, body)
+	}
+	standing = rpc.ClusterBelieved
+	var now rpc.NodeCluster
+	c.Must("PUT", "/v1/client/cluster?node_id="+n.ID, nil, &now)
+	if now.Standing != rpc.ClusterBelieved {
+		t.Errorf("answered %+v", now)
+	}
+}
+
 func TestAFileIsStreamedAndAReaderThatGoesEndsTheCall(t *testing.T) {
 	ended := make(chan struct{})
 	c, _, alloc := onNode(t, func(ctx context.Context, call rpc.Call, _ <-chan []byte, send func([]byte) error) error {
