@@ -133,8 +133,8 @@ func (p *executable) call(ctx context.Context, operation string, env []string, a
 	return nil
 }
 
-// unusable is the error of a program that says that it has succeeded, and answers what cannot
-// be used. So it may have made something: at path, if that is known.
+// unusable is the error of a plugin that has made something which cannot be used: at path, if
+// that is known. Programs say that they have succeeded, and answer what is none.
 type unusable struct {
 	error
 	path string

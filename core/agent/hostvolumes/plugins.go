@@ -142,15 +142,18 @@ func (m mkdir) create(ctx context.Context, v *model.HostVolume) (Made, error) {
 		return Made{}, errdefs.Internalf("make the volume: %w", err)
 	}
 	if err := os.Chmod(path, mode); err != nil { // whatever the umask is
-		return Made{}, errdefs.Internalf("make the volume: %w", err)
+		return Made{}, &unusable{errdefs.Internalf("make the volume: %w", err), path}
 	}
 	if uid >= 0 || gid >= 0 {
 		if err := os.Chown(path, uid, gid); err != nil {
-			return Made{}, errdefs.FailedPreconditionf("give the volume to uid %d and gid %d: %w", uid, gid, err)
+			return Made{}, &unusable{errdefs.FailedPreconditionf("give the volume to uid %d and gid %d: %w", uid, gid, err), path}
 		}
 	}
 	bytes, err := m.limit(ctx, path, v)
-	return Made{HostPath: path, CapacityBytes: bytes}, err
+	if err != nil {
+		return Made{}, &unusable{err, path}
+	}
+	return Made{HostPath: path, CapacityBytes: bytes}, nil
 }
 
 // limit limits a volume to the largest capacity that was asked for, and returns the limit; 0
