@@ -164,6 +164,33 @@ func TestAnswersThatAreNotWhatWasAskedForAreNotUsed(t *testing.T) {
 	}
 }
 
+// The driver of GCE is asked for a copy of a disk by its name, and answers with its number.
+func TestASourceMayHaveAnotherNameInTheAnswer(t *testing.T) {
+	d := &answering{}
+	p := before(t, d)
+	volumeSource := &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: "9"}}}
+	snapshotSource := &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: "8"}}}
+	for what, c := range map[string]struct {
+		snapshot, volume string
+		answer           *csi.VolumeContentSource
+		want             string
+	}{
+		"a copy":                    {volume: "disks/a", answer: volumeSource},
+		"a snapshot's content":      {snapshot: "snapshots/a", answer: snapshotSource},
+		"nothing for a copy":        {volume: "disks/a", want: volume.ReasonDefective},
+		"a snapshot for a copy":     {volume: "disks/a", answer: snapshotSource, want: volume.ReasonDefective},
+		"a copy instead of nothing": {answer: volumeSource, want: volume.ReasonDefective},
+	} {
+		d.create = func(*csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+			return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "b", ContentSource: c.answer}}, nil
+		}
+		got, err := p.Create(t.Context(), volume.CreateRequest{Name: "b", Access: writer, SourceSnapshot: c.snapshot, SourceVolume: c.volume})
+		if errdefs.ReasonOf(err) != c.want || c.want == "" && (err != nil || got.SourceSnapshot != c.snapshot || got.SourceVolume != c.volume) {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+}
+
 func TestAValueThatIsSaidInClearTooIsNoSecret(t *testing.T) {
 	d := &answering{create: func(r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 		return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "a", VolumeContext: map[string]string{"pool": r.Parameters["pool"], "journalPool": "nomad", "imageName": "vol-1"}}}, nil
@@ -223,7 +250,7 @@ func TestAListWithANodeWithoutANameIsTaken(t *testing.T) {
 	p := before(t, &answering{list: func(*csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 		return &csi.ListVolumesResponse{Entries: []*csi.ListVolumesResponse_Entry{entry}}, nil
 	}})
-	if page, err := p.List(t.Context(), volume.PageRequest{}); err != nil || len(page.Volumes) != 1 || page.Volumes[0].ID != "a" {
+	if page, err := p.List(t.Context(), volume.PageRequest{}); err != nil || len(page.Volumes) != 1 || page.Volumes[0].ID != "a" || len(page.Volumes[0].PublishedNodes) != 0 {
 		t.Errorf("%+v, %v", page, err)
 	}
 }

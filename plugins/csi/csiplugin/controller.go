@@ -67,9 +67,12 @@ func created(v *csi.Volume, r volume.CreateRequest) (volume.Description, error) 
 	if err == nil {
 		err = checkSize(d.CapacityBytes, r.Capacity)
 	}
-	if err == nil && (d.SourceSnapshot != r.SourceSnapshot || d.SourceVolume != r.SourceVolume) {
-		err = defective("it made volume %q without the source that was asked for, or with another one", d.ID)
+	// What it begins with is not compared: the driver of GCE says numbers for the names it gets.
+	source := v.GetContentSource()
+	if err == nil && ((source.GetSnapshot() != nil) != (r.SourceSnapshot != "") || (source.GetVolume() != nil) != (r.SourceVolume != "")) {
+		err = defective("it made volume %q without the source that was asked for, or with one that was not", d.ID)
 	}
+	d.SourceSnapshot, d.SourceVolume = r.SourceSnapshot, r.SourceVolume
 	if err == nil {
 		err = withoutSecrets(d.Context, r.Secrets, r.Parameters)
 	}
