@@ -4,6 +4,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,11 +17,11 @@ import (
 	"github.com/drover-project/drover/test/e2e/harness"
 )
 
-// allocsOn puts the directories of the agent's allocs on a file system with project quotas. It
-// skips the test where the kernel has none.
-func (a *agent) allocsOn(kind string, size int64) {
+// dirOn puts a directory of the agent's data on a file system with project quotas. It skips
+// the test where the kernel has none.
+func (a *agent) dirOn(name, kind string, size int64) {
 	a.T.Helper()
-	disk, at := testkit.FileSystem(a.T, kind, "prjquota", size), filepath.Join(a.Data, "alloc")
+	disk, at := testkit.FileSystem(a.T, kind, "prjquota", size), filepath.Join(a.Data, name)
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		a.T.Fatal(err)
 	}
@@ -61,13 +62,13 @@ const greedy = `job "greedy" {
 // limit them. Where the kernel has no project quotas, a virtual machine has:
 //
 //	PACKAGE=test/e2e AGENT=1 MODULES="quota_v2 xfs" DISKS="ext4:256M xfs:512M" \
-//		plugins/driver-exec/vmtest/run.sh -test.v -test.run TestAnAllocCannotWriteMore
+//		plugins/driver-exec/vmtest/run.sh -test.v -test.run "TestAnAllocCannotWriteMore|TestAHostVolumeCannotHave"
 func TestAnAllocCannotWriteMoreThanItsDisk(t *testing.T) {
 	const mebibyte = 1 << 20
 	for kind, size := range map[string]int64{"xfs": 512 * mebibyte, "ext4": 256 * mebibyte} {
 		t.Run(kind, func(t *testing.T) {
 			a := newAgent(t)
-			a.allocsOn(kind, size)
+			a.dirOn("alloc", kind, size)
 			a.start()
 			nodes, _, err := a.Nodes(a.Context(), nil)
 			if err != nil || len(nodes) != 1 {
@@ -112,3 +113,83 @@ func TestAnAllocCannotWriteMoreThanItsDisk(t *testing.T) {
 		})
 	}
 }
+
+// TestAHostVolumeCannotHaveMoreThanItsCapacity has the volumes of mkdir on each file system that
+// can limit them, as above.
+func TestAHostVolumeCannotHaveMoreThanItsCapacity(t *testing.T) {
+	const mebibyte = 1 << 20
+	for kind, size := range map[string]int64{"xfs": 512 * mebibyte, "ext4": 256 * mebibyte} {
+		t.Run(kind, func(t *testing.T) {
+			a := newAgent(t)
+			a.dirOn("host_volumes", kind, size)
+			a.start()
+			create := func(capacity string, more ...string) string {
+				t.Helper()
+				text := strings.Join(append(more, `name = "data"`, `type = "host"`, `plugin_id = "mkdir"`, `capacity_max = "`+capacity+`"`,
+					"capability {\n access_mode = \"single-node-writer\"\n attachment_mode = \"file-system\"\n}", "parameters {\n mode = \"0777\"\n}"), "\n")
+				return a.Must("volume", "create", a.Write("data.volume.hcl", 0o644, text))
+			}
+			create("20MiB")
+			all, _, err := a.HostVolumes(a.Context(), "", "", nil)
+			if err != nil || len(all) != 1 {
+				t.Fatal(all, err)
+			}
+			id := all[0].ID
+			if out := a.Must("volume", "status", "-type", "host", id); !strings.Contains(out, "20 MiB") {
+				t.Errorf("volume status says %s", out)
+			}
+			write := func(job, file string, mebibytes int) bool {
+				t.Helper()
+				a.Run(fmt.Sprintf(volumeWriter, job, file, mebibytes))
+				x := a.Await(job, model.AllocClientStatusComplete, 1)[0]
+				said, err := os.ReadFile(a.Path(x.ID, "t/local/said"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(said) == "0\n"
+			}
+			if write("much", "much", 30) {
+				t.Error("30 MiB are in a volume of 20")
+			}
+			a.Kill()
+			a.start()
+			if write("again", "again", 10) {
+				t.Error("after a restart of the agent, it is without a limit")
+			}
+			create("60MiB", `id = "`+id+`"`)
+			if !write("room", "room", 30) {
+				t.Error("it was enlarged, and has no room")
+			}
+			for _, job := range []string{"much", "again", "room"} {
+				a.Must("job", "stop", "-purge", job)
+			}
+			a.Must("volume", "delete", "-type", "host", id)
+		})
+	}
+}
+
+// volumeWriter is a job that writes to a volume and says how that has ended.
+const volumeWriter = `job %q {
+  type = "batch"
+  group "g" {
+    volume "v" {
+      type   = "host"
+      source = "data"
+    }
+    task "t" {
+      driver = "exec"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "dd if=/dev/zero of=/v/%s bs=1M count=%d conv=fsync; echo $? > $NOMAD_TASK_DIR/said"]
+      }
+      volume_mount {
+        volume      = "v"
+        destination = "/v"
+      }
+      resources {
+        cpu    = 20
+        memory = 64
+      }
+    }
+  }
+}`
