@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/cli"
@@ -144,7 +145,7 @@ func (a *adapter) Run(args []string) int {
 		return exitOK
 	}
 	if err == nil {
-		err = a.checkCount(len(positional))
+		err = a.checkArguments(positional)
 	}
 	if err != nil {
 		fmt.Fprintf(a.io.Err, "%v\nFor the command's options see: drover %s -h\n", err, a.name)
@@ -220,11 +221,19 @@ func (a *adapter) code(otherwise int) int {
 	return otherwise
 }
 
-func (a *adapter) checkCount(n int) error {
-	if n >= a.spec.min && (a.spec.max < 0 || n <= a.spec.max) {
-		return nil
+// checkArguments also refuses an empty argument, as one that is a variable which the shell does
+// not know: as a prefix of an id it would mean the only job of a cluster.
+func (a *adapter) checkArguments(args []string) error {
+	if n := len(args); n < a.spec.min || a.spec.max >= 0 && n > a.spec.max {
+		return fmt.Errorf("wrong number of arguments (%d); usage: drover %s", n, a.spec.usage)
 	}
-	return fmt.Errorf("wrong number of arguments (%d); usage: drover %s", n, a.spec.usage)
+	if a.spec.raw > 0 { // the other command line may have what it likes
+		args = args[:min(len(args), a.spec.raw-1)]
+	}
+	if i := slices.Index(args, ""); i >= 0 {
+		return fmt.Errorf("argument %d is empty, perhaps a variable of the shell that is not set; usage: drover %s", i+1, a.spec.usage)
+	}
+	return nil
 }
 
 // parseInterspersed parses flags before and after arguments. Parsing stops at "--"

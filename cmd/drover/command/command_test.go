@@ -133,3 +133,29 @@ func TestAJobFileOfJSONIsNamedWithTheOptionThatReadsIt(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEmptyArgumentIsNotAPrefixOfTheOnlyJob(t *testing.T) {
+	job := `{"ID":"web","Name":"web","Namespace":"default","Type":"batch"}`
+	for _, line := range [][]string{
+		{"job", "dispatch", ""}, {"job", "scale", "", "0"}, {"job", "restart", "-yes", ""}, {"job", "stop", "-yes", ""}, {"namespace", "status", ""},
+	} {
+		f := newFake(t, map[string]string{"GET /v1/jobs": "[" + job + "]", "GET /v1/job/web": job})
+		r := f.at(t, nil, line...)
+		if r.code != 1 || !strings.HasPrefix(r.err, "argument 1 is empty, perhaps a variable of the shell that is not set; usage: drover "+line[0]) || len(f.asked) > 0 {
+			t.Errorf("%q: %d, %q, asked %q", line, r.code, r.err, f.asked)
+		}
+	}
+}
+
+func TestAPathWithoutItsSlashIsNotAHost(t *testing.T) {
+	for _, path := range []string{"jobs?prefix=a.b", "v1/jobs?prefix=a.b"} {
+		r := newFake(t, nil).at(t, nil, "operator", "api", path)
+		if r.code != 1 || r.err != `Error: "`+path+`" is not a path of the API; use /v1/jobs?prefix=a.b`+"\n" {
+			t.Errorf("%s: %d, %q", path, r.code, r.err)
+		}
+	}
+	f := newFake(t, map[string]string{"GET /v1/jobs": "[]"})
+	if r := f.at(t, nil, "operator", "api", strings.TrimPrefix(f.URL, "http://")+"/v1/jobs"); r.code != 0 || r.out != "[]" {
+		t.Errorf("an address: %+v", r)
+	}
+}

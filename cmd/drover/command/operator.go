@@ -59,6 +59,11 @@ func operatorAPI() spec {
 // agent's address.
 func (s *session) apiRequest(path, filter string, headers []string) (*client.Request, error) {
 	if !strings.HasPrefix(path, "/") && !strings.Contains(path, "://") {
+		// HOST:PORT/v1/... is an address. A path without its slash must not be taken for one: the
+		// token would go to whoever has that name.
+		if host := path[:strings.IndexAny(path+"/", "/?")]; host != "localhost" && !strings.ContainsAny(host, ".:") {
+			return nil, fmt.Errorf("%q is not a path of the API; use /v1/%s", path, strings.TrimPrefix(path, "v1/"))
+		}
 		path = "http://" + path
 	}
 	u, err := url.Parse(path)
