@@ -6,6 +6,7 @@ package endpoint
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -60,9 +61,20 @@ func ask[T any](ctx context.Context, c Calls, allocID, method string, request an
 		var none T
 		return none, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	return answerOf[T](ctx, n, fmt.Sprintf("the node of allocation %q", allocID), method, request)
+}
+
+// answerOf makes a call that has a single answer. whose names the node in the error of one that
+// hangs.
+func answerOf[T any](ctx context.Context, n rpc.Node, whose, method string, request any) (T, error) {
+	late := errdefs.DeadlineExceededf("%s has not answered within %s: its agent is suspended or overloaded, or its machine has just gone; try again later", whose, callTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, late)
 	defer cancel()
-	return rpc.Ask[T](ctx, n, method, request)
+	answer, err := rpc.Ask[T](ctx, n, method, request)
+	if err != nil && errors.Is(context.Cause(ctx), late) {
+		err = late
+	}
+	return answer, err
 }
 
 // NodeStats returns the host stats of a node; "" is this agent's own.
@@ -146,9 +158,11 @@ func (c Calls) askNode(ctx context.Context, nodeID, method string, request any) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return rpc.Ask[json.RawMessage](ctx, n, method, request)
+	whose := "this agent's node"
+	if nodeID != "" {
+		whose = fmt.Sprintf("node %q", nodeID)
+	}
+	return answerOf[json.RawMessage](ctx, n, whose, method, request)
 }
 
 // AllocGC makes an alloc's node remove its directory.
