@@ -43,6 +43,27 @@ func dataFunctions() map[string]function.Function {
 	}
 }
 
+// length counts the elements of a collection, the attributes of an object such as { a = 1 }, or,
+// as the reference's documents have it in the conditions of variables, the characters of a string.
+var length = function.New(&function.Spec{
+	Params: []function.Parameter{{Name: "value", Type: cty.DynamicPseudoType, AllowDynamicType: true}},
+	Type: func(args []cty.Value) (cty.Type, error) {
+		if t := args[0].Type(); t == cty.String || t.IsObjectType() {
+			return cty.Number, nil
+		}
+		return stdlib.LengthFunc.ReturnTypeForValues(args)
+	},
+	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+		switch t := args[0].Type(); {
+		case t == cty.String:
+			return stdlib.Strlen(args[0])
+		case t.IsObjectType():
+			return cty.NumberIntVal(int64(args[0].LengthInt())), nil
+		}
+		return stdlib.Length(args[0])
+	},
+})
+
 // timestamp returns the current time in UTC in RFC 3339 format.
 var timestamp = function.New(&function.Spec{
 	Type: function.StaticReturnType(cty.String),

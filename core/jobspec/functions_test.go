@@ -114,3 +114,18 @@ func TestFunctionsThatCannotBeSayWhy(t *testing.T) {
 		}
 	}
 }
+
+func TestLengthCountsElementsAndCharacters(t *testing.T) {
+	for expr, want := range map[string]string{
+		`length("ami-é")`: "5", `length("")`: "0", `length([1, 2])`: "2", `length({ a = 1 })`: "1", `length(toset(["a", "a"]))`: "1", `length([])`: "0",
+	} {
+		if got, err := evaluate(expr, jobspec.Options{}); err != nil || got != want {
+			t.Errorf("%s is %q, %v", expr, got, err)
+		}
+	}
+	for expr, why := range map[string]string{`length(5)`: "must be a list, a map", `length(null)`: "null"} {
+		if got, err := evaluate(expr, jobspec.Options{}); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s is %q, %v", expr, got, err)
+		}
+	}
+}
