@@ -392,9 +392,23 @@ func decode(body io.Reader, out any) error {
 	in := bufio.NewReader(body)
 	object := slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Struct}, reflect.TypeOf(out).Elem().Kind())
 	if start, _ := in.Peek(4); object && string(start) == "null" { // what cannot be read fails below
-		return errdefs.Internalf("it is null, which no agent of Drover answers; is the address (-address, DROVER_ADDR) that of an agent?")
+		return notOurs("it is null")
 	}
-	return json.NewDecoder(in).Decode(out)
+	if err := json.NewDecoder(in).Decode(out); err != nil {
+		return err
+	}
+	if list := reflect.ValueOf(out).Elem(); list.Kind() == reflect.Slice && list.Type().Elem().Kind() == reflect.Pointer {
+		for i := range list.Len() {
+			if list.Index(i).IsNil() {
+				return notOurs("its list has a null")
+			}
+		}
+	}
+	return nil
+}
+
+func notOurs(what string) error {
+	return errdefs.Internalf("%s, which no agent of Drover answers; is the address (-address, DROVER_ADDR) that of an agent?", what)
 }
 
 // Get reads a path into out, for routes without a method of their own.

@@ -54,7 +54,8 @@ func TestRequestsCarryParametersAndToken(t *testing.T) {
 }
 
 func TestANullForAnObjectIsAnError(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "null") }))
+	answer := "null"
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 	defer srv.Close()
 	c := mustNew(t, client.Config{Address: srv.URL})
 	if _, err := c.AgentSelf(t.Context()); err == nil || !strings.Contains(err.Error(), "null") {
@@ -68,6 +69,10 @@ func TestANullForAnObjectIsAnError(t *testing.T) {
 	}
 	if d, _, err := c.JobDeployment(t.Context(), "web", nil); err != nil || d != nil {
 		t.Errorf("the deployment of a job that has none is %v, %v", d, err)
+	}
+	answer = "[null]"
+	if _, _, err := c.Nodes(t.Context(), nil); err == nil {
+		t.Error("a node that is null is no error")
 	}
 }
 
