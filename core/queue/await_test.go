@@ -4,6 +4,7 @@
 package queue_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -57,5 +58,75 @@ func TestWhatWaitsForJobsIsFoundByThemAndWokenByNothingElse(t *testing.T) {
 	}
 	if _, ok := b.NextLimit(); ok {
 		t.Error("a limit is left")
+	}
+}
+
+func TestWhatWaitsForANodeIsWokenByThatNodeAlone(t *testing.T) {
+	var out []string
+	b := queue.NewBlocked(func(es ...*model.Evaluation) {
+		for _, e := range es {
+			out = append(out, e.ID)
+		}
+	})
+	b.SetEnabled(true)
+	block := func(id, job, node string) {
+		e := blockedEval(id, job, 10, nil)
+		e.NodeID = node
+		b.Block(e, queue.Need{})
+	}
+	block("a", "j1", "n1")
+	block("b", "j2", "n1")
+	block("c", "j3", "n2")
+	block("d", "j4", "")
+	block("e", "j2", "n2") // replaces b
+	b.UnblockNode("n1", 10)
+	if len(out) > 0 {
+		t.Errorf("woken by what they have seen: %v", out)
+	}
+	b.UnblockNode("n1", 11)
+	b.UnblockNode("n1", 12)
+	if !slices.Equal(out, []string{"a"}) {
+		t.Errorf("woken by the first node: %v", out)
+	}
+	b.Forget("c")
+	b.UnblockNode("n2", 11)
+	if !slices.Equal(out, []string{"a", "e"}) || b.Len() != 1 {
+		t.Errorf("woken by both nodes: %v, and %d are held", out, b.Len())
+	}
+}
+
+// A cluster may have any number of node classes over time. What is remembered of them is
+// bounded, and no evaluation misses what it waits for.
+func TestNoGainOfResourcesIsMissedWhenThereAreVeryManyClasses(t *testing.T) {
+	woken := map[string]bool{}
+	b := queue.NewBlocked(func(es ...*model.Evaluation) {
+		for _, e := range es {
+			woken[e.ID] = true
+		}
+	})
+	b.SetEnabled(true)
+	for i := range 20_000 {
+		b.Unblock(queue.Room{Class: fmt.Sprint("c", i)}, uint64(100+i))
+	}
+	b.Block(blockedEval("early", "j1", 99, map[string]bool{"c0": true}), queue.Need{})
+	b.Block(blockedEval("late", "j2", 30_000, nil), queue.Need{})
+	if !woken["early"] || woken["late"] {
+		t.Errorf("woken: %v", woken)
+	}
+}
+
+// BenchmarkUnblockNode ends an alloc while other evaluations wait for room anywhere.
+func BenchmarkUnblockNode(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		b.Run(fmt.Sprint("blocked=", n), func(b *testing.B) {
+			q := queue.NewBlocked(func(...*model.Evaluation) {})
+			q.SetEnabled(true)
+			for i := range n {
+				q.Block(blockedEval(fmt.Sprint("e", i), fmt.Sprint("j", i), 10, nil), queue.Need{})
+			}
+			for b.Loop() {
+				q.UnblockNode("n1", 11)
+			}
+		})
 	}
 }

@@ -56,6 +56,7 @@ type Blocked struct {
 	evals   map[string]*model.Evaluation // by id
 	needs   map[string]Need              // by id
 	byJob   map[model.JobKey]string
+	byNode  map[string]map[string]bool       // evals that wait for one node, by its id
 	seen    map[string]uint64                // class -> index at which it last gained resources
 	awaited map[model.JobKey]map[string]bool // job -> evals that depend on it
 	limits  limitHeap                        // of those that depend on jobs
@@ -74,7 +75,8 @@ func NewBlocked(enqueue func(...*model.Evaluation)) *Blocked {
 
 func (b *Blocked) reset() {
 	b.awaited, b.limits = map[model.JobKey]map[string]bool{}, nil
-	b.evals, b.needs, b.byJob, b.seen, b.any, b.stale = map[string]*model.Evaluation{}, map[string]Need{}, map[model.JobKey]string{}, map[string]uint64{}, 0, nil
+	b.evals, b.needs, b.byJob, b.byNode = map[string]*model.Evaluation{}, map[string]Need{}, map[model.JobKey]string{}, map[string]map[string]bool{}
+	b.seen, b.any, b.stale = map[string]uint64{}, 0, nil
 }
 
 // SetEnabled enables or disables the queue. Disabling drops all evaluations.
@@ -120,6 +122,12 @@ func (b *Blocked) block(e *model.Evaluation, need Need) bool {
 		return true
 	}
 	b.evals[e.ID], b.needs[e.ID], b.byJob[key] = e, need, e.ID
+	if e.NodeID != "" {
+		if b.byNode[e.NodeID] == nil {
+			b.byNode[e.NodeID] = map[string]bool{}
+		}
+		b.byNode[e.NodeID][e.ID] = true
+	}
 	b.await(e.ID, need)
 	return false
 }
@@ -137,6 +145,11 @@ func (b *Blocked) remove(e *model.Evaluation) {
 	delete(b.evals, e.ID)
 	delete(b.needs, e.ID)
 	delete(b.byJob, model.JobKey{Namespace: e.Namespace, ID: e.JobID})
+	if ofNode := b.byNode[e.NodeID]; ofNode != nil {
+		if delete(ofNode, e.ID); len(ofNode) == 0 {
+			delete(b.byNode, e.NodeID)
+		}
+	}
 }
 
 // missed reports whether resources that may help became available after the
@@ -175,10 +188,27 @@ func (n Need) fits(r Room) bool {
 // were freed. index is the state's index at which they became available; evaluations that were
 // planned on that state or a newer one have seen them.
 func (b *Blocked) Unblock(room Room, index uint64) {
-	b.release(func() { b.seen[room.Class] = max(b.seen[room.Class], index) },
+	b.release(func() { b.saw(room.Class, index) },
 		func(e *model.Evaluation) bool {
 			return e.SnapshotIndex < index && b.needs[e.ID].fits(room) && helps(e, room.Class)
 		})
+}
+
+// maxSeen is the number of node classes whose last gain of resources is remembered. Nodes whose
+// properties change have ever new classes.
+const maxSeen = 4096
+
+// saw notes when a class has gained resources. If there are too many classes, it forgets them
+// and remembers that any may have gained some: then evaluations are tried once too often, and
+// none is missed.
+func (b *Blocked) saw(class string, index uint64) {
+	if _, known := b.seen[class]; !known && len(b.seen) >= maxSeen {
+		for _, at := range b.seen {
+			b.any = max(b.any, at)
+		}
+		clear(b.seen)
+	}
+	b.seen[class] = max(b.seen[class], index)
 }
 
 // release calls note and enqueues the evaluations for which which is true.
@@ -194,11 +224,27 @@ func (b *Blocked) release(note func(), which func(*model.Evaluation) bool) {
 	}()...)
 }
 
-// UnblockNode enqueues the evaluations that wait for one node (system jobs).
+// UnblockNode enqueues the evaluations that wait for one node (system jobs). It is called for
+// every alloc that ends, so it looks at no other evaluation.
 func (b *Blocked) UnblockNode(nodeID string, index uint64) {
-	b.release(func() {}, func(e *model.Evaluation) bool {
-		return e.SnapshotIndex < index && e.NodeID == nodeID && !b.needs[e.ID].NoRoom
-	})
+	if out := b.takeOfNode(nodeID, index); len(out) > 0 {
+		b.enqueue(out...)
+	}
+}
+
+func (b *Blocked) takeOfNode(nodeID string, index uint64) (out []*model.Evaluation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id := range b.byNode[nodeID] {
+		if e := b.evals[id]; e.SnapshotIndex < index && !b.needs[id].NoRoom {
+			out = append(out, e)
+		}
+	}
+	for _, e := range out {
+		b.remove(e)
+	}
+	inOrder(out)
+	return out
 }
 
 // UnblockAll enqueues all evaluations that wait for room and were planned on a state before
@@ -257,10 +303,15 @@ func (b *Blocked) take(which func(*model.Evaluation) bool) []*model.Evaluation {
 			b.remove(e)
 		}
 	}
-	slices.SortFunc(out, func(x, y *model.Evaluation) int {
+	inOrder(out)
+	return out
+}
+
+// inOrder sorts evaluations as they are enqueued.
+func inOrder(evals []*model.Evaluation) {
+	slices.SortFunc(evals, func(x, y *model.Evaluation) int {
 		return cmp.Or(-cmp.Compare(x.Priority, y.Priority), cmp.Compare(x.CreateIndex, y.CreateIndex), cmp.Compare(x.ID, y.ID))
 	})
-	return out
 }
 
 // Superseded has a value when there are superseded evaluations that Cancelled has not returned yet.
