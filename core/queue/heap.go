@@ -33,18 +33,19 @@ func (h *entryHeap) Pop() any {
 	return x
 }
 
-// share is a place in a turnHeap: what a tenant or a lane has had of the workers.
+// share says how much of the workers' time a tenant or a lane has used, and where it stands in
+// its turnHeap.
 type share struct {
 	top  int     // priority of its first entry; 0 unless priorities count across tenants
 	pass float64 // evaluations taken, divided by the weight
 	name string
-	pos  int // position in its heap, -1 if it has nothing to deliver
+	pos  int // position in the heap, -1 if it has nothing to deliver
 }
 
 func (s *share) turn() *share { return s }
 
 // turnHeap is a heap of tenants, or of the lanes of a tenant, that have something to
-// deliver. The one that has had the least for its weight is first.
+// deliver. The one that has used the least, relative to its weight, is first.
 type turnHeap[T interface{ turn() *share }] []T
 
 func (h turnHeap[T]) Len() int { return len(h) }

@@ -61,8 +61,8 @@ type lane struct {
 	tenant *tenant
 	rules  model.LaneRules
 	ready  entryHeap
-	// line holds, in an ordered lane, the evaluations of jobs of which nothing is placed.
-	// One of them is processed at a time, and none while a job before it waits for room.
+	// line holds, in an ordered lane, the evaluations of jobs without any placed alloc. They
+	// are processed one at a time, and none while a job before it waits for room.
 	line    entryHeap
 	blocked entryHeap // of an ordered lane: jobs that wait for room
 	taken   int       // entries of line that are being processed
@@ -103,8 +103,8 @@ func (l *lane) held() bool {
 }
 
 // maxIdleLanes is the number of lanes from which those without evaluations are dropped. A
-// lane remembers what it has had of the workers, so that a tenant does not get more by
-// adding its evaluations one by one.
+// lane remembers how much of the workers' time it has used, so that a tenant does not get more
+// by adding its evaluations one by one.
 const maxIdleLanes = 4096
 
 // lane returns a lane, which is created if there is none.
@@ -178,8 +178,8 @@ func (b *Broker) settle(l *lane) {
 	place(&b.active, t, len(t.active) > 0, b.clock)
 }
 
-// place adds x to a heap, moves it or removes it. What comes back has no claim to the
-// turns that it did not need meanwhile.
+// place adds x to a heap, moves it or removes it. A tenant or lane that is added again does
+// not catch up on the turns that it skipped while it had nothing to deliver.
 func place[T interface{ turn() *share }](h *turnHeap[T], x T, active bool, clock float64) {
 	s := x.turn()
 	switch {
