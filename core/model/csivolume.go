@@ -297,6 +297,15 @@ func CSIUseOf(nodeID string, r *VolumeRequest) CSIUse {
 	return CSIUse{NodeID: nodeID, AccessMode: access, AttachmentMode: attachment, Writes: r.Writes() && access != AccessMultiNodeReader}
 }
 
+// Kind returns the use without its node if Excludes does not look at the node. Uses of a volume
+// that have the same Kind exclude the same others.
+func (u CSIUse) Kind() CSIUse {
+	if !strings.HasPrefix(u.AccessMode, "single-node-") {
+		u.NodeID = ""
+	}
+	return u
+}
+
 // Excludes returns why two allocs cannot use a volume at the same time, or "".
 func (u CSIUse) Excludes(o CSIUse) string {
 	switch {

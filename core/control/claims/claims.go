@@ -104,12 +104,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		case batch.Resync:
 			k.lookAtAll()
 		default:
-			view := k.cfg.Store.View()
-			for _, c := range batch.Changes {
-				if p := panics.Catch(func() { k.follow(view, c) }); p != nil {
-					k.cfg.Logger.Error("a change is not acted upon; this is a defect of drover", p.Fields("table", c.Table, "index", c.Index)...)
-				}
-			}
+			k.follow(k.cfg.Store.View(), batch.Changes)
 		}
 	}
 }
@@ -137,15 +132,56 @@ type key struct{ namespace, id string }
 
 func (k key) String() string { return k.namespace + "\x00" + k.id }
 
-// follow looks at the volumes that a change concerns.
-func (k *Keeper) follow(view *state.View, c state.Change) {
+// follow looks at the volumes that changes concern, at each once.
+func (k *Keeper) follow(view *state.View, changes []state.Change) {
+	concerned := concerns{volumes: map[key]bool{}, plugins: map[string]bool{}, nodes: map[string]bool{}}
+	for _, c := range changes {
+		if p := panics.Catch(func() { concerned.add(view, c) }); p != nil {
+			k.cfg.Logger.Error("a change is not acted upon; this is a defect of drover", p.Fields("table", c.Table, "index", c.Index)...)
+		}
+	}
+	if len(concerned.nodes) > 0 {
+		k.followNodes(view, &concerned)
+	}
+	for of := range concerned.volumes {
+		k.look(of)
+	}
+}
+
+// followNodes adds the volumes that changed nodes concern. What has failed at those that have
+// attachments is tried again at once.
+func (k *Keeper) followNodes(view *state.View, concerned *concerns) {
+	for vol := range view.CSIVolumes() {
+		if !concerned.plugins[vol.PluginID] && !concerned.attached(vol) {
+			continue
+		}
+		of := key{vol.Namespace, vol.ID}
+		concerned.volumes[of] = true
+		if len(vol.Attachments) > 0 {
+			k.mu.Lock()
+			k.changed[of.String()] = k.cfg.Now()
+			k.mu.Unlock()
+		}
+	}
+}
+
+// concerns is what a batch of changes concerns.
+type concerns struct {
+	volumes map[key]bool
+	// nodes are those whose status or drivers have changed, and plugins their drivers, before and
+	// after.
+	nodes, plugins map[string]bool
+}
+
+// add adds what a change concerns.
+func (x *concerns) add(view *state.View, c state.Change) {
 	obj := c.New
 	if obj == nil {
 		obj = c.Old
 	}
 	switch obj := obj.(type) {
 	case *model.CSIVolume:
-		k.look(key{obj.Namespace, obj.ID})
+		x.volumes[key{obj.Namespace, obj.ID}] = true
 	case *model.Allocation:
 		tg := groupOf(view, obj)
 		if tg == nil {
@@ -153,43 +189,41 @@ func (k *Keeper) follow(view *state.View, c state.Change) {
 		}
 		for _, r := range tg.Volumes {
 			if r.IsCSI() {
-				k.look(key{obj.Namespace, r.VolumeName(obj.Index())})
+				x.volumes[key{obj.Namespace, r.VolumeName(obj.Index())}] = true
 			}
 		}
 	case *model.Node:
-		k.followNode(view, c, obj.ID)
+		x.addNode(c, obj.ID)
 	}
 }
 
-func (k *Keeper) followNode(view *state.View, c state.Change, id string) {
+func (x *concerns) addNode(c state.Change, id string) {
 	old, _ := c.Old.(*model.Node)
 	n, _ := c.New.(*model.Node)
 	if old != nil && n != nil && old.Status == n.Status && reflect.DeepEqual(old.CSINodePlugins, n.CSINodePlugins) && reflect.DeepEqual(old.CSIControllerPlugins, n.CSIControllerPlugins) {
 		return
 	}
-	plugins := map[string]bool{}
+	x.nodes[id] = true
 	for _, side := range []*model.Node{old, n} {
 		if side == nil {
 			continue
 		}
 		for _, reported := range []map[string]*model.CSIInfo{side.CSINodePlugins, side.CSIControllerPlugins} {
 			for plugin := range reported {
-				plugins[plugin] = true
+				x.plugins[plugin] = true
 			}
 		}
 	}
-	for vol := range view.CSIVolumes() {
-		if !plugins[vol.PluginID] && vol.Attachments[id] == nil {
-			continue
+}
+
+// attached reports whether a volume is attached to one of the nodes.
+func (x *concerns) attached(vol *model.CSIVolume) bool {
+	for id := range vol.Attachments {
+		if x.nodes[id] {
+			return true
 		}
-		of := key{vol.Namespace, vol.ID}
-		if len(vol.Attachments) > 0 {
-			k.mu.Lock()
-			k.changed[of.String()] = k.cfg.Now()
-			k.mu.Unlock()
-		}
-		k.look(of)
 	}
+	return false
 }
 
 // look begins what is to be done for a volume.

@@ -80,13 +80,16 @@ func earlier(at time.Time, ns int64) time.Time {
 // wantedBy returns how the volume should be attached to each node: as its allocs need it that
 // no other use of the volume excludes.
 func wantedBy(v *state.View, vol *model.CSIVolume, holders []*model.Allocation) map[string]model.CSIUse {
-	wanted := map[string]model.CSIUse{}
+	wanted, others := map[string]model.CSIUse{}, rivalsOf(v, vol, holders)
 	for _, a := range holders {
 		r := requestOf(v, a, vol)
-		if r == nil || excluded(v, vol, a, r, holders) != nil {
+		if r == nil {
 			continue
 		}
 		use := model.CSIUseOf(a.NodeID, r)
+		if others.excluding(a, use) != nil {
+			continue
+		}
 		if had, ok := wanted[a.NodeID]; ok {
 			use.Writes = use.Writes || had.Writes
 		}
@@ -102,18 +105,25 @@ func matches(use model.CSIUse, at *model.CSIAttachment) bool {
 
 // toAttach returns an attachment that is to be made, or when one may be tried again.
 func toAttach(v *state.View, vol *model.CSIVolume, wanted map[string]model.CSIUse, now, changed time.Time) (_ *model.CSIAttachment, again int64) {
-	p := v.CSIPluginByID(vol.PluginID).Of(vol.Driver)
-	if p == nil || vol.State != "" {
+	lacking := slices.DeleteFunc(slices.Sorted(maps.Keys(wanted)), func(node string) bool {
+		at := vol.Attachments[node]
+		return at != nil && at.State == model.CSIAttached
+	})
+	if len(lacking) == 0 || vol.State != "" {
+		return nil, 0
+	}
+	p := v.CSIPluginByID(vol.PluginID).Of(vol.Driver) // it is put together from all nodes of the driver
+	if p == nil {
 		return nil, 0
 	}
 	if attaches, known := p.Attaches(vol); !attaches || !known {
 		return nil, 0
 	}
-	for _, node := range slices.Sorted(maps.Keys(wanted)) {
+	for _, node := range lacking {
 		use, at := wanted[node], vol.Attachments[node]
 		on := p.Nodes[node]
 		switch {
-		case at != nil && at.State == model.CSIAttached, on == nil || !on.Healthy || on.NodeInfo == nil:
+		case on == nil || !on.Healthy || on.NodeInfo == nil:
 			continue
 		case strings.HasPrefix(use.AccessMode, "single-node-") && elsewhere(vol, node) != nil:
 			continue
@@ -169,28 +179,65 @@ func groupOf(v *state.View, a *model.Allocation) *model.TaskGroup {
 	return job.LookupTaskGroup(a.TaskGroup)
 }
 
-// excluded returns an alloc that has the volume in a way that excludes a, nil if none does.
-// Of two allocs that exclude each other the older one has it: the scheduler places the other
-// one only in its place.
-func excluded(v *state.View, vol *model.CSIVolume, a *model.Allocation, r *model.VolumeRequest, holders []*model.Allocation) *model.Allocation {
-	use := model.CSIUseOf(a.NodeID, r)
-	for _, other := range holders {
-		if or := requestOf(v, other, vol); or != nil && older(other, a) && use.Excludes(model.CSIUseOf(other.NodeID, or)) != "" {
-			return other
+// rivals are the uses of a volume and of its twins, each with the oldest of the allocs that
+// use it so. Whatever any of these allocs excludes, the oldest one excludes. There are few
+// uses, and there may be thousands of allocs.
+type rivals struct{ own, twins []rival }
+
+type rival struct {
+	use model.CSIUse
+	by  *model.Allocation
+}
+
+func rivalsOf(v *state.View, vol *model.CSIVolume, holders []*model.Allocation) (all rivals) {
+	all.own = usesOf(v, vol, holders, model.CSIUse.Kind)
+	for _, twin := range v.CSIVolumeTwins(vol) {
+		whole := func(u model.CSIUse) model.CSIUse { return u }
+		all.twins = append(all.twins, usesOf(v, twin, v.CSIVolumeHolders(twin.Namespace, twin.ID), whole)...)
+	}
+	return all
+}
+
+// usesOf returns the uses of a volume, of those that are alike only one.
+func usesOf(v *state.View, vol *model.CSIVolume, holders []*model.Allocation, alike func(model.CSIUse) model.CSIUse) (out []rival) {
+	places := map[model.CSIUse]int{}
+	for _, a := range holders {
+		r := requestOf(v, a, vol)
+		if r == nil {
+			continue
+		}
+		use := model.CSIUseOf(a.NodeID, r)
+		i, known := places[alike(use)]
+		switch {
+		case !known:
+			places[alike(use)] = len(out)
+			out = append(out, rival{use, a})
+		case older(a, out[i].by):
+			out[i].by = a
 		}
 	}
-	for _, twin := range v.CSIVolumeTwins(vol) {
-		for _, other := range v.CSIVolumeHolders(twin.Namespace, twin.ID) {
-			or := requestOf(v, other, twin)
-			if or != nil && older(other, a) && use.Clashes(model.CSIUseOf(other.NodeID, or)) != "" {
-				return other
-			}
+	return out
+}
+
+// excluding returns an alloc that has the volume in a way that excludes a, nil if none does.
+// Of two allocs that exclude each other the older one has it: the scheduler places the other
+// one only in its place.
+func (all rivals) excluding(a *model.Allocation, use model.CSIUse) *model.Allocation {
+	for _, other := range all.own {
+		if older(other.by, a) && use.Excludes(other.use) != "" {
+			return other.by
+		}
+	}
+	for _, other := range all.twins {
+		if older(other.by, a) && use.Clashes(other.use) != "" {
+			return other.by
 		}
 	}
 	return nil
 }
 
-// older reports whether an alloc has a volume rather than another one.
+// older reports whether other was placed before a: if both exclude each other, other keeps the
+// volume.
 func older(other, a *model.Allocation) bool {
 	return other.CreateIndex < a.CreateIndex || other.CreateIndex == a.CreateIndex && other.ID < a.ID
 }
@@ -225,7 +272,8 @@ func Decide(v *state.View, nodeID, allocID, name string) (*Grant, error) {
 	if why := vol.Refuses(r); why != "" {
 		return nil, errdefs.InvalidArgumentf("%s", why)
 	}
-	if other := excluded(v, vol, a, r, v.CSIVolumeHolders(vol.Namespace, vol.ID)); other != nil {
+	others := rivalsOf(v, vol, v.CSIVolumeHolders(vol.Namespace, vol.ID))
+	if other := others.excluding(a, model.CSIUseOf(a.NodeID, r)); other != nil {
 		return nil, errdefs.Unavailablef("volume %q is held by alloc %s (%s) on node %s, which has not ended%s", vol.ID, other.ID, other.Name, other.NodeID, wordsOf(other))
 	}
 	return decideAttached(v, vol, r, nodeID)
@@ -264,7 +312,7 @@ func wordsOf(a *model.Allocation) string {
 	return ": " + a.ClientDescription
 }
 
-// lastOf tells what went wrong last with an attachment.
+// lastOf describes the state of an attachment, with its last error.
 func lastOf(at *model.CSIAttachment) string {
 	switch {
 	case at == nil:
