@@ -50,10 +50,11 @@ type waitFor struct {
 // repeated looks again at each change of a key, until the answer's index is another than
 // the index of the node's last answer or the wait is over.
 func repeated[A any](ctx context.Context, d *Dispatcher, id rpc.Identity, w waitFor, look func() (A, uint64, error)) (A, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(min(w.wait, queryWait), 0)+propose.Limit)
+	wait := max(min(w.wait, queryWait), 0)
+	ctx, cancel := context.WithTimeout(ctx, wait+propose.Limit)
 	defer cancel()
 	d.abreast(ctx, id, w.since)
-	timer := time.NewTimer(w.wait)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		watch, stop := context.WithCancel(ctx)
