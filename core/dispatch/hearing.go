@@ -70,7 +70,7 @@ func (h *hearing) leave(nodeID string, now time.Time) {
 	h.left[nodeID] = heardNode{at: now, session: n.session}
 }
 
-// forget removes a node of which the leader needs no word any more.
+// forget removes a node without telling the leader.
 func (h *hearing) forget(nodeID string) {
 	delete(h.nodes, nodeID)
 	delete(h.news, nodeID)
@@ -124,7 +124,10 @@ func (h *hearing) answered(begun time.Time, answer ReportAnswer, err error) (end
 		h.full = true
 		return nil
 	}
-	h.full = h.full || answer.Again
+	if answer.Again { // the leader has not taken the report
+		h.full = true
+		return nil
+	}
 	h.acked = begun
 	for _, e := range answer.Elsewhere {
 		n := h.nodes[e.NodeID]
@@ -143,8 +146,8 @@ func (h *hearing) cutOff(now time.Time, lease time.Duration) bool {
 	return now.Sub(h.acked) > lease
 }
 
-// claim returns the instance of another agent process that uses the node's identity at this
-// server and was heard within a lease, or "".
+// claim returns what is known of another agent process that uses the node's identity at this
+// server and was heard within a lease; nil if there is none.
 func (h *hearing) claim(who HeardNode, now time.Time, lease time.Duration) (other *heardNode) {
 	n := h.nodes[who.NodeID]
 	if n == nil || who.Instance == "" || n.instance == "" || n.instance == who.Instance || !now.Before(n.at.Add(lease)) {
