@@ -5,6 +5,7 @@ package state
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -35,21 +36,24 @@ type watches struct {
 
 type waiter struct {
 	keys []Key
+	at   []int // by key: the position in the list of those who wait for it
 	ch   chan struct{}
 	stop func() bool // stops waiting for the end of its context
+	gone bool        // it is in no list any more
 }
 
 // Watch returns a channel that is closed at the first commit after the call that
 // changes any of the keys. Call it before you take the View, or a change in between is
 // missed. When ctx ends, the watch is removed without closing the channel.
 func (s *Store) Watch(ctx context.Context, keys ...Key) <-chan struct{} {
-	w := &waiter{keys: keys, ch: make(chan struct{})}
+	w := &waiter{keys: keys, at: make([]int, len(keys)), ch: make(chan struct{})}
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
 	if s.watches.armed == nil {
 		s.watches.armed = map[Key][]*waiter{}
 	}
-	for _, k := range keys {
+	for i, k := range keys {
+		w.at[i] = len(s.watches.armed[k])
 		s.watches.armed[k] = append(s.watches.armed[k], w)
 	}
 	w.stop = context.AfterFunc(ctx, func() { s.watches.drop(w) })
@@ -63,22 +67,34 @@ func (ws *watches) drop(w *waiter) {
 	ws.remove(w)
 }
 
-// remove removes a waiter from all its keys. The lock must be held.
+// remove removes a waiter from all its keys, at a cost that does not depend on how many wait
+// for them: thousands of blocking queries may wait for one table, and a commit removes them
+// all. The lock must be held.
 func (ws *watches) remove(w *waiter) {
-	for _, k := range w.keys {
+	if w.gone {
+		return
+	}
+	w.gone = true
+	for i, k := range w.keys {
 		list := ws.armed[k]
-		for i, other := range list {
-			if other == w {
-				list[i] = list[len(list)-1]
-				list[len(list)-1] = nil
-				list = list[:len(list)-1]
-				break
-			}
-		}
-		if len(list) == 0 {
+		last := len(list) - 1
+		list[w.at[i]] = list[last]
+		list[last].moved(k, last, w.at[i])
+		list[last] = nil
+		if last == 0 {
 			delete(ws.armed, k)
 		} else {
-			ws.armed[k] = list
+			ws.armed[k] = list[:last]
+		}
+	}
+}
+
+// moved notes that the waiter is at another position in the list of a key.
+func (w *waiter) moved(k Key, from, to int) {
+	for i := range w.keys {
+		if w.keys[i] == k && w.at[i] == from {
+			w.at[i] = to
+			return
 		}
 	}
 }
@@ -117,7 +133,10 @@ func (ws *watches) wake(k Key) {
 	if len(list) == 0 {
 		return
 	}
-	for _, w := range append([]*waiter(nil), list...) {
+	for _, w := range slices.Clone(list) {
+		if w.gone { // it waits for the key twice
+			continue
+		}
 		close(w.ch)
 		w.stop()
 		ws.remove(w)
