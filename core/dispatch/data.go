@@ -59,8 +59,12 @@ func (d *Dispatcher) AllocData(ctx context.Context, id rpc.Identity, allocID str
 	}
 	go m.watch(ctx, lost)
 	err = node.Call(ctx, call, nil, func(data []byte) error { return take(&rpc.DataPiece{Data: data}) })
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+	cause := context.Cause(ctx)
+	switch {
+	case cause != nil && !errors.Is(cause, context.Canceled):
 		return cause
+	case cause == nil && errdefs.IsDeadlineExceeded(err): // the data is still there
+		return errdefs.New(errdefs.Unavailable, err)
 	}
 	return err
 }
@@ -118,7 +122,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watch ends the move when the data cannot be had any more, or is not wanted.
+// watch ends the move when the data is lost or no longer wanted.
 func (m *move) watch(ctx context.Context, lost func(error)) {
 	for pause(ctx, time.Second) {
 		if _, _, err := m.look(m.d.cfg.Store.View()); err != nil {

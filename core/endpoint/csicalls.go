@@ -19,7 +19,7 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// storageTimeout limits a call to a controller of a driver.
+// storageTimeout limits a call to a driver.
 const storageTimeout = 2 * time.Minute
 
 // askController makes a call about a volume to a controller of its driver that can do it. A

@@ -276,6 +276,8 @@ func (e *Endpoint) askStorageNode(ctx context.Context, v *model.CSIVolume, nodeI
 	if call.Secrets, err = e.openSecrets(v); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, storageTimeout)
+	defer cancel()
 	_, err = rpc.Ask[rpc.StorageExpanded](ctx, node, method, call)
 	return err
 }

@@ -24,11 +24,15 @@ const uploadChunk = 256 << 10
 
 // NodePlugins lists the plugins of a node; "" is this agent's own.
 func (c Calls) NodePlugins(ctx context.Context, nodeID string) ([]*model.AgentPlugin, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	return nodePlugin[[]*model.AgentPlugin](ctx, c, nodeID, rpc.MethodPlugins, rpc.PluginRequest{}, nil)
 }
 
 // NodePlugin returns one plugin of a node.
 func (c Calls) NodePlugin(ctx context.Context, nodeID, name string) (*model.AgentPlugin, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	return nodePlugin[*model.AgentPlugin](ctx, c, nodeID, rpc.MethodPlugin, rpc.PluginRequest{Name: name}, nil)
 }
 

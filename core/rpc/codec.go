@@ -76,7 +76,7 @@ func (c wireCodec) Unmarshal(data []byte, v any) error {
 		if m.decode(data) {
 			return nil
 		}
-		*m = beatMessage{} // what the message lacks is not that of the one before
+		*m = beatMessage{} // fields that the message lacks must not keep old values
 	}
 	return c.decode(data, v, c.limits)
 }

@@ -192,6 +192,11 @@ type remoteCall struct {
 	ended bool
 }
 
+// takenWithin is how long a call waits until the node begins to answer it. A node that reads
+// its session does so at once, so one that does not has an agent that hangs. What the node
+// does after that may take longer.
+const takenWithin = 30 * time.Second
+
 // Call implements Node.
 func (n *remoteNode) Call(ctx context.Context, call Call, in <-chan []byte, send func([]byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -201,20 +206,31 @@ func (n *remoteNode) Call(ctx context.Context, call Call, in <-chan []byte, send
 	n.server.mu.Lock()
 	n.server.calls[id] = c
 	n.server.mu.Unlock()
-	if err := n.send(&toNode{CallID: id, Call: call, HasInput: in != nil}); err != nil {
-		n.server.take(id)
-		return lostNode(err)
-	}
-	select {
-	case err := <-c.result:
-		return err
-	case <-n.session.Context().Done():
-		cancel()
-		n.server.abandon(id, c)
-		return lostNode(n.session.Context().Err())
-	case <-ctx.Done():
-		n.server.abandon(id, c)
-		return ctx.Err()
+	sent := make(chan error, 1)
+	go func() { sent <- n.send(&toNode{CallID: id, Call: call, HasInput: in != nil}) }() // waits while the node does not read
+	late := time.NewTimer(takenWithin)
+	defer late.Stop()
+	for {
+		select {
+		case err := <-sent:
+			if err != nil {
+				n.server.take(id)
+				return lostNode(err)
+			}
+		case err := <-c.result:
+			return err
+		case <-late.C:
+			if n.server.take(id) != nil {
+				return errdefs.DeadlineExceededf("the node did not begin to answer within %s: its agent hangs, or its machine is overloaded; it may still carry out the call, so see what it did before you repeat it", takenWithin)
+			}
+		case <-n.session.Context().Done():
+			cancel()
+			n.server.abandon(id, c)
+			return lostNode(n.session.Context().Err())
+		case <-ctx.Done():
+			n.server.abandon(id, c)
+			return ctx.Err()
+		}
 	}
 }
 

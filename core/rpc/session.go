@@ -163,8 +163,8 @@ type Lease struct {
 }
 
 // BeatAfter returns how long after an answer the next heartbeat is due: two thirds of the
-// lease. The last third is for one that is late because a machine is slow for a moment. A
-// heartbeat cannot get lost on a connection that stands, so none is sent twice.
+// lease. The last third is for a heartbeat that is late because a machine is slow for a moment.
+// An open connection loses no heartbeat, so none is sent twice.
 func (l Lease) BeatAfter() time.Duration {
 	return min(max(l.TTL*2/3, 100*time.Millisecond), 10*time.Minute)
 }
