@@ -219,14 +219,11 @@ func (k *Keeper) sync(ctx context.Context, c *cluster) error {
 	o := k.offers(c.Place)
 	lacking := k.logIn(ctx, c, o)
 	credentials, err := k.cfg.Logins.All(ctx, c.Place)
-	if err != nil {
-		return err
+	var result *registry.SyncResult
+	if err == nil {
+		result, err = k.cfg.Host.SyncServices(ctx, c.Registry, registry.SyncRequest{Owner: k.cfg.Owner, Cluster: c.Cluster, Services: o.services, Credentials: credentials})
 	}
-	result, err := k.cfg.Host.SyncServices(ctx, c.Registry, registry.SyncRequest{Owner: k.cfg.Owner, Cluster: c.Cluster, Services: o.services, Credentials: credentials})
-	k.mu.Lock()
-	close(c.synced)
-	c.synced = make(chan struct{})
-	k.mu.Unlock()
+	k.tried(c)
 	if err != nil {
 		return err
 	}
@@ -248,6 +245,14 @@ func (k *Keeper) sync(ctx context.Context, c *cluster) error {
 		return errdefs.Unavailablef("the cluster does not know the credentials of %d services any more; they log in again", unknown)
 	}
 	return lacking
+}
+
+// tried tells Flush that a try to synchronise a cluster has ended.
+func (k *Keeper) tried(c *cluster) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	close(c.synced)
+	c.synced = make(chan struct{})
 }
 
 // offered is what is to be in a cluster.

@@ -132,6 +132,7 @@ type entrance struct {
 	held map[string]registry.Credential
 	made int
 	err  error
+	lost error // of All
 }
 
 func (e *entrance) Get(_ context.Context, l logins.Login) (registry.Credential, error) {
@@ -155,7 +156,7 @@ func (e *entrance) Has(_ context.Context, _ logins.Place, id string) (registry.C
 func (e *entrance) All(context.Context, logins.Place) (map[string]registry.Credential, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return maps.Clone(e.held), nil
+	return maps.Clone(e.held), e.lost
 }
 
 func (e *entrance) Forget(_ context.Context, _ logins.Place, id string, _ registry.Credential) error {
@@ -376,6 +377,26 @@ func TestACredentialThatIsUnknownIsReplaced(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if got, made := h.services("default"), e.logins(); !slices.Equal(got, []string{"web"}) || made != 2 {
 			t.Errorf("registered %q after %d logins", got, made)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// An agent that ends flushes what its allocs no longer offer. It must not wait until its limit
+// because a cluster cannot be synchronised.
+func TestAFlushEndsThoughCredentialsCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, e := newHost("default"), &entrance{lost: errdefs.Internalf("the disk fails")}
+		k := keeperAt(h, &runner{}, e)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { k.Run(ctx); close(done) }()
+		synctest.Wait()
+		within, stop := context.WithTimeout(ctx, time.Hour)
+		defer stop()
+		if k.Flush(within); within.Err() != nil {
+			t.Error("it has waited for an hour")
 		}
 		cancel()
 		<-done
