@@ -4,6 +4,9 @@
 package fsm
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -129,8 +132,8 @@ type UpsertNodeEvents struct{ Events map[string][]*model.NodeEvent }
 func (*UpsertNodeEvents) kind() byte { return kindUpsertNodeEvents }
 
 func (c *UpsertNodeEvents) apply(tx *state.Tx) error {
-	for id, events := range c.Events {
-		if err := tx.AddNodeEvents(id, events); err != nil && !errdefs.IsNotFound(err) {
+	for _, id := range slices.Sorted(maps.Keys(c.Events)) {
+		if err := tx.AddNodeEvents(id, c.Events[id]); err != nil && !errdefs.IsNotFound(err) {
 			return err
 		}
 	}
