@@ -175,7 +175,7 @@ func (r *run) settle(ctx context.Context, key string, now time.Time, d Decision,
 			return
 		}
 		r.failures[key]++
-		wait := min(minBackoff<<min(r.failures[key], 10), maxBackoff)
+		wait := min(minBackoff<<min(r.failures[key]-1, 10), maxBackoff)
 		r.logger.Error("could not act; trying again", "key", key, "in", wait, "error", err)
 		r.timers.set(key, now.Add(wait))
 		return

@@ -4,9 +4,10 @@
 package registry
 
 import (
+	"slices"
+
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/feasible"
-	"slices"
 )
 
 // Target decides which nodes a plugin targets. It caches answers per class of nodes;
