@@ -82,8 +82,11 @@ type Membership struct {
 	// cluster is read while the library holds locks, so mu does not protect it.
 	cluster atomic.Pointer[string]
 
-	mu      sync.Mutex
+	// tagging is held while tags are announced, which waits for other servers. It protects tags.
+	tagging sync.Mutex
 	tags    map[string]string
+
+	mu      sync.Mutex
 	changed chan struct{} // closed at the next change
 	closing bool
 
@@ -194,8 +197,8 @@ func member(s serf.Member) Member {
 
 // SetTag changes a tag of this server; "" removes it.
 func (m *Membership) SetTag(key, value string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.tagging.Lock()
+	defer m.tagging.Unlock()
 	if m.tags[key] == value {
 		return nil
 	}
