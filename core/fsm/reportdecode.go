@@ -21,7 +21,7 @@ type reportReader struct {
 	strings []string
 	events  map[string]model.TaskEvent // the events without a form that were decoded, by their encoding
 	at      int64
-	broken  bool // a value that cannot be
+	broken  bool // a value was impossible
 }
 
 // cursor reads values from bytes, one after another. After the first error it returns only

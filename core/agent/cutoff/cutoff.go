@@ -26,8 +26,8 @@ const (
 	// cutOffIdle is the interval of the loop while no alloc has a limit; a new alloc wakes
 	// it.
 	cutOffIdle = time.Minute
-	// cutOffUnsure is how often it looks while the first word of or about the servers
-	// is still to come.
+	// cutOffUnsure is the interval of the loop until a server has answered, or is known to be
+	// out of reach, for the first time.
 	cutOffUnsure = 250 * time.Millisecond
 	// savesPerLimit is how often the time of the last contact is stored within the shortest
 	// limit. A restarted agent may therefore act too early by at most that fraction of the

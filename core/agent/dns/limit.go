@@ -15,8 +15,8 @@ import (
 // the longest makes room.
 const maxClients = 8192
 
-// clients limits the questions of each client. What a network of IPv6 sends counts as that of
-// one, since it has addresses without end.
+// clients limits the questions of each client. An IPv6 network counts as one client, because a
+// client may use any number of its addresses.
 type clients struct {
 	each int // questions per second; 0 is no limit
 	now  func() time.Time

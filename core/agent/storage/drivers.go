@@ -258,8 +258,8 @@ func (k *Keeper) wait(s *slot, changed <-chan struct{}, after time.Duration) {
 	}
 }
 
-// judge takes what is known of a driver, and ends its task if it has not answered in time. It
-// returns when to look again; 0 is at the next change.
+// judge updates the health of a driver, and ends its task if the driver has not become healthy
+// in time. It returns when to look again; 0 means at the next change.
 func (k *Keeper) judge(s *slot, r *running, prints []pluginhost.VolumeFingerprint, err error) time.Duration {
 	print := printOf(prints, s.part.name())
 	problem := problemOf(s.part, r, print, err)
@@ -311,8 +311,8 @@ func problemOf(p part, r *running, print *pluginhost.VolumeFingerprint, err erro
 	return ""
 }
 
-// rival says that another driver of this node has the id of a driver; "" if none has. The one
-// that came first is believed: volumes of the id are its.
+// rival returns a problem if another driver of this node already has the same id, or "". The
+// driver that came first keeps the id, because the volumes with that id are its own.
 func (k *Keeper) rival(p part, r *running, print *pluginhost.VolumeFingerprint) string {
 	for _, controller := range []bool{false, true} {
 		other := k.reported(part{id: p.id, controller: controller}.name())

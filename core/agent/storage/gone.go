@@ -14,12 +14,13 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// A storage plugin is gone if no task of the node is its driver and no alloc that lives was, and
-// plugin_dir has none of its name. Then nobody can be asked to take volumes back, and an alloc
-// that has some would never end. So the node looks itself what is mounted: nothing is as good
-// as taken back. What is mounted it unmounts when the plugin has been gone for Limits.Gone,
-// which is longer than an update of the driver's job takes. The plugin hears of it when it is
-// back: its records say what it had, and the sweep has it forget that.
+// A storage plugin is gone if no task of the node is its driver, no live alloc of the node was
+// its driver, and plugin_dir has no plugin of its name. Then no plugin can be asked to take
+// volumes back, and an alloc that has volumes of the plugin would never end. So the node looks
+// at its mounts itself. A volume that is not mounted counts as taken back. A mounted one is
+// unmounted by the node once the plugin has been gone for Limits.Gone, which is longer than an
+// update of the driver's job takes. If the plugin comes back, it still has records of these
+// volumes, and the sweep makes it forget them.
 
 // goneFor returns for how long a plugin is known to be gone, by the name of its node's part; ok
 // is false if it is not gone.

@@ -105,7 +105,7 @@ type Keeper struct {
 	staged  map[string]bool              // volumes that this process has staged and not unstaged
 	gone    map[string]time.Time         // since when plugins are known to be gone, by the names of their node's parts
 	changed chan struct{}
-	look    chan struct{} // capacity 1: there may be something of no alloc
+	look    chan struct{} // capacity 1: there may be volumes that belong to no alloc
 }
 
 // storeKey is the key of what was last reported of drivers.
@@ -219,14 +219,14 @@ var (
 	odd       = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 )
 
-// fileName returns a name for a file or an instance, by which people recognize s and that no
-// other s has.
+// fileName returns a name for a file or an instance. It is unique for s, and people recognize
+// s in it.
 func fileName(s string) string {
 	head := strings.TrimLeft(odd.ReplaceAllString(s, "_"), "._-")
 	return cmp.Or(head[:min(len(head), 32)], "x") + "-" + digest(s)[:12]
 }
 
-// lanes let one work on a volume follow the other.
+// lanes serialize the work on each volume.
 type lanes struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{}

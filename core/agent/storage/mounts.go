@@ -99,8 +99,8 @@ func (k *Keeper) granted(ctx context.Context, m *Mount) (*rpc.VolumeGrant, error
 	return k.grants[m.grantKey()], nil
 }
 
-// Keep says that an alloc has a volume, or may have it: it is neither unstaged for another
-// alloc nor taken for one of nobody.
+// Keep records that an alloc has a volume, or may have it. While it does, the volume is not
+// unstaged when another alloc ends, and the sweep does not take it back.
 func (k *Keeper) Keep(m *Mount) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,7 +122,7 @@ func (k *Keeper) drop(m *Mount) (last bool) {
 	return true
 }
 
-// kept reports whether an alloc has a volume at a path, and whether any alloc has it.
+// kept reports whether an alloc has a volume at a path, and whether any alloc has it at all.
 func (k *Keeper) kept(key, target string) (there, any bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,9 +216,9 @@ func (k *Keeper) publish(ctx context.Context, m *Mount) error {
 	})
 }
 
-// isFree returns Unavailable while another writer of the node has a volume with one writer. The
-// servers may know it no more: they have given up on an alloc whose node they could not reach,
-// and the alloc has not ended on the node.
+// isFree returns Unavailable while a volume that allows one writer still has another writer on
+// this node. The servers may not know that writer any more: if they could not reach the node,
+// they have given up its allocs, which may still run here.
 func (k *Keeper) isFree(ctx context.Context, b volume.Backend, m *Mount) error {
 	if !m.Alone {
 		return nil
@@ -266,8 +266,8 @@ func (k *Keeper) Unpublish(ctx context.Context, m *Mount) error {
 	})
 }
 
-// Unstage says that the alloc has the volume no more, and reverses Stage if no other alloc of
-// the node has it.
+// Unstage records that the alloc has the volume no longer, and reverses Stage if no other alloc
+// of the node has it.
 func (k *Keeper) Unstage(ctx context.Context, m *Mount) error {
 	err := k.during(ctx, m, func(ctx context.Context) error {
 		if !k.drop(m) {
@@ -304,8 +304,8 @@ func (k *Keeper) unstage(ctx context.Context, plugin, id string) error {
 	})
 }
 
-// during does one work on a volume after the other, again and again while its plugin is away
-// or busy, until ctx ends.
+// during calls do while nothing else works on the volume. It repeats the call while the
+// volume's plugin is away or busy, until ctx ends.
 func (k *Keeper) during(ctx context.Context, m *Mount, do func(context.Context) error) error {
 	for pause := k.cfg.Limits.Retry; ; pause = min(2*pause, retryMax) {
 		err := k.alone(ctx, m.key(), do)

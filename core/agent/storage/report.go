@@ -70,7 +70,8 @@ func isInstance(p *pluginhost.VolumeFingerprint) bool {
 	return strings.HasPrefix(p.Plugin, Adapter+"@")
 }
 
-// reported is what was last told of a part; nil if nothing was, or the alloc has ended.
+// reported returns the last report on a part of a driver; nil if there is none, or if its alloc
+// has ended.
 func (k *Keeper) reported(name string) *model.CSIInfo {
 	k.mu.Lock()
 	r := k.reports[name]
@@ -81,7 +82,7 @@ func (k *Keeper) reported(name string) *model.CSIInfo {
 	return nil
 }
 
-// report takes what is known of a driver. Without a fingerprint, the rest is as before.
+// report updates the report on a driver. Without a fingerprint only its health changes.
 func (k *Keeper) report(s *slot, r *running, print *pluginhost.VolumeFingerprint, problem string) {
 	name := s.part.name()
 	k.mu.Lock()
