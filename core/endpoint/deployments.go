@@ -111,8 +111,8 @@ func (e *Endpoint) PromoteDeployment(ctx context.Context, req *api.DeploymentPro
 	return deploymentUpdate(index, eval, nil), err
 }
 
-// withCanaries returns the named groups without those that have no canaries, of which a promotion would change nothing
-// but the deadline. It refuses a promotion of none.
+// withCanaries returns the named groups that have canaries: the promotion of any other would
+// only move its deadline. It is an error if no group is left.
 func withCanaries(d *model.Deployment, req *api.DeploymentPromoteRequest) ([]string, error) {
 	none := func(name string) bool { g := d.TaskGroups[name]; return g != nil && g.DesiredCanaries == 0 }
 	groups := req.Groups

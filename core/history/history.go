@@ -53,7 +53,7 @@ type History struct {
 	gaps
 }
 
-// gaps is what the history should have and has not, since the process started.
+// gaps says what the history lacks that was removed since the process started.
 type gaps struct {
 	lost    int    // objects that are known to be missing
 	unknown bool   // changes were lost, so there may be more

@@ -37,12 +37,12 @@ var (
 	variableShape = shape{objects: []string{"items"}}
 )
 
-// quotedPrefix begins the identifier that stands for a quoted key which is none.
+// quotedPrefix begins the identifier that replaces a quoted key which is not an identifier.
 const quotedPrefix = "quoted_key_"
 
 var standIn = regexp.MustCompile(quotedPrefix + "[0-9a-f]*")
 
-// keyName returns the key that an identifier stands for.
+// keyName returns the quoted key that an identifier replaces.
 func keyName(name string) string {
 	if text, ok := strings.CutPrefix(name, quotedPrefix); ok {
 		if key, err := hex.DecodeString(text); err == nil {

@@ -80,8 +80,8 @@ func (v *Altered) JobByVersion(ns, id string, version uint64) *model.Job {
 	return v.View.JobByVersion(ns, id, version)
 }
 
-// JobOf returns the job of an alloc; that of one which only the plan has is the altered job,
-// which the state may not know.
+// JobOf returns the job of an alloc. For an alloc that only the plan has, this is the altered
+// job, which the state may not have.
 func (v *Altered) JobOf(a *model.Allocation) *model.Job {
 	if v.isJob(a.Namespace, a.JobID) && a.JobVersion == v.Job.Version && v.Job.Owns(a) {
 		return v.Job

@@ -66,7 +66,7 @@ func (f *fleet) is(nodes *table[model.Node], usage *table[usageRow]) bool {
 	return f != nil && f.nodes == nodes && f.set == usage.set
 }
 
-// follow returns the fleet of tables, given that of earlier ones or nil.
+// follow returns the fleet of the tables. f, the fleet of earlier tables or nil, saves work.
 func (f *fleet) follow(nodes *table[model.Node], usage *table[usageRow]) *fleet {
 	out := &fleet{nodes: nodes, set: usage.set}
 	if f == nil || f.nodes.set != nodes.set {

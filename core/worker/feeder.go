@@ -171,7 +171,7 @@ func (f *Feeder) take(view *state.View, c state.Change, room rooms) {
 	}
 }
 
-// rules follows a change of what the scheduler may do and of the rules of lanes.
+// rules applies a change of the scheduler's configuration or of the rules of lanes.
 func (f *Feeder) rules(index uint64) {
 	f.Broker.Reconfigure()
 	for _, e := range f.Blocked.Held() { // their lane may be ordered now

@@ -43,10 +43,10 @@ type Due struct {
 }
 
 // Due says what is to be done. At half of its age the active key gets a successor, which is
-// published until it becomes active, so that whoever verifies tokens knows it before the
-// first token is signed with it. Old keys are removed that are not active, with which no
-// variable is encrypted, and which have signed no token that may still be valid. The state
-// refuses to remove a key that a variable has begun to use meanwhile.
+// published until it becomes active, so that verifiers know it before the first token is
+// signed with it. An inactive key is removed once no variable is encrypted with it and no
+// token that it has signed is valid any more. The state refuses to remove a key that a
+// variable has begun to use meanwhile.
 func (l Limits) Due(in Ring, now time.Time) (out Due) {
 	var active *model.RootKey
 	var idle []*model.RootKey
@@ -89,5 +89,5 @@ func (l Limits) Due(in Ring, now time.Time) (out Due) {
 	return out
 }
 
-// since is when a key became active, or is to.
+// since returns when a key became active or will become active.
 func since(k *model.RootKey) time.Time { return time.Unix(0, max(k.CreateTime, k.PublishTime)) }

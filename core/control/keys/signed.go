@@ -14,9 +14,10 @@ import (
 const slack = time.Hour
 
 // Signed returns whether a key that is not active any more may have signed a token that is
-// still valid. Who signed what is stored nowhere, so it follows from the allocs: a living
-// one that was placed before the key was retired may have tokens of it, those without a
-// lifetime for as long as it lives, others until they end, since nodes renew them.
+// still valid. It is not stored which key signed which token, so this is derived from the
+// allocs: one that has not ended and was placed before the key was retired may hold tokens
+// that the key signed. Those without a lifetime are valid as long as the alloc runs. Others
+// are valid until their lifetime ends, and nodes renew them with the new key.
 func Signed(in Ring, now time.Time) func(*model.RootKey) bool {
 	first := map[time.Duration]uint64{}
 	byGroup := map[groupKey][]time.Duration{}
@@ -33,7 +34,7 @@ func Signed(in Ring, now time.Time) func(*model.RootKey) bool {
 	return func(k *model.RootKey) bool {
 		retired := retiredAt(in, k)
 		for ttl, index := range first {
-			// The index at which a key was changed last is not before that of its retirement.
+			// A key is changed when it is retired, so its ModifyIndex is at least that index.
 			if index <= k.ModifyIndex && (ttl == 0 || now.Before(retired.Add(ttl+slack))) {
 				return true
 			}
@@ -47,7 +48,8 @@ type groupKey struct {
 	group string
 }
 
-// lifetimes are those of the tokens of an alloc's tasks; 0 is one that ends with the alloc.
+// lifetimes returns the lifetimes of the tokens of an alloc's tasks. 0 means that a token ends
+// with the alloc.
 func lifetimes(in Ring, a *model.Allocation, known map[groupKey][]time.Duration) []time.Duration {
 	job := in.JobOf(a)
 	if job == nil {

@@ -65,8 +65,8 @@ const (
 	farther = 20
 )
 
-// place returns the NUMA node of a device. On a machine with one, it is that of every
-// device.
+// place returns the NUMA node of a device. On a machine with one NUMA node, all devices are on
+// it.
 func (m *memory) place(d *model.NodeDevice) (int, bool) {
 	if node, ok := d.NUMANode(); ok && slices.Contains(m.nodes, node) {
 		return node, true
@@ -92,7 +92,7 @@ func Local(n *model.Node, r *model.Resources, got *model.AllocatedTaskResources)
 }
 
 // span returns the NUMA nodes of a task's cores and of the devices that its numa block
-// names. known is false if that of one of the devices is not known.
+// names. known is false if the NUMA node of one of the devices is unknown.
 func (m *memory) span(n *model.Node, r *model.Resources, got *model.AllocatedTaskResources) (where map[int]int, known bool) {
 	where, known = map[int]int{}, true
 	for _, c := range got.Cpu.ReservedCores {
