@@ -64,8 +64,8 @@ type Config struct {
 	// ProcessLimits change the limits of each plugin's processes, by the name of its
 	// file; "*" applies to all others. 0 means the default, and Pids -1 no limit.
 	ProcessLimits map[string]confine.Limits
-	// OnDemand names plugins, by their files, that do nothing without a config block but serve
-	// their instances. One that has none is not started until it is asked for.
+	// OnDemand names plugins, by their files, that without a config block do nothing but serve
+	// their instances. Such a plugin without a config block is not started until it is needed.
 	OnDemand []string
 	// Disabled are plugin names (their file names) that are not launched.
 	Disabled []string

@@ -109,7 +109,7 @@ func (b *Breaker) note(err error, canceled bool) {
 	failed := errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err)
 	open := !b.since.IsZero()
 	if open {
-		b.probing = false // the result of a call from before it opened is as good as the probe's
+		b.probing = false // a call that began before the breaker opened also counts as the probe
 	}
 	switch {
 	case failed && canceled:

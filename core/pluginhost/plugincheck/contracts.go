@@ -295,8 +295,7 @@ func (c *checker) registry(ctx context.Context, name string, accepts schema.Sche
 	}
 }
 
-// volume checks a storage plugin with volumes that it makes itself. One that makes none is
-// checked without.
+// volume checks a storage plugin, with volumes that it makes itself if it can make any.
 func (c *checker) volume(ctx context.Context, name string, accepts schema.Schema) {
 	c.part("volume", name)
 	if !c.configFits(ctx, name, accepts) {

@@ -34,8 +34,8 @@ const (
 	ownGroupAge = time.Minute
 )
 
-// newOwnGroup makes a cgroup for a command below that of its task; nil if the task has none, or
-// it cannot be made. The kernel can kill a group since Linux 5.14.
+// newOwnGroup makes a cgroup for a command below the cgroup of its task. It returns nil if the
+// task has none, or if it cannot be made. The kernel can kill a group since Linux 5.14.
 func newOwnGroup(task string) *ownGroup {
 	if _, err := os.Stat(filepath.Join(task, "cgroup.kill")); task == "" || err != nil {
 		return nil

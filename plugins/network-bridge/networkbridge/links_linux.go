@@ -85,7 +85,7 @@ func (s settings) steady(link netlink.Link) error {
 		return nil
 	}
 	now := link.Attrs().HardwareAddr
-	if !slices.ContainsFunc(now, func(b byte) bool { return b != 0 }) { // it has had no ports yet
+	if !slices.ContainsFunc(now, func(b byte) bool { return b != 0 }) { // a bridge without ports has none yet
 		now = hardwareAddress()
 	}
 	if err := netlink.LinkSetHardwareAddr(link, now); err != nil {
@@ -225,9 +225,9 @@ func (s settings) bringUp(br, outside netlink.Link) error {
 	return nil
 }
 
-// hardwareAddress returns that of the interface of an alloc, which follows from its IPv4 address:
-// whoever has spoken with the last alloc of that address has not to find out that another has it.
-// It is nil without one.
+// hardwareAddress returns the hardware address of the interface of an alloc; nil if the alloc
+// has no IPv4 address. It is derived from the IPv4 address: so the neighbor entries that others
+// have for the last alloc with this address stay valid for the new one.
 func (r *record) hardwareAddress() net.HardwareAddr {
 	for _, p := range r.Addresses {
 		if a := p.Addr(); a.Is4() {
