@@ -38,6 +38,7 @@ func (j *job) check(source string) error {
 	if err != nil {
 		return errdefs.InvalidArgumentf("the source is not a URL: %w", err)
 	}
+	j.part = subdir
 	if hasDotDot(subdir) || hasDotDot(u.Query().Get("filename")) {
 		return errdefs.InvalidArgumentf("the source has a path with \"..\"; write it without")
 	}

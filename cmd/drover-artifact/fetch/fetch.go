@@ -77,6 +77,7 @@ func (a *answers) send(v wire.Answer) {
 type job struct {
 	req    *wire.Request
 	scheme string // name of the getter
+	part   string // what is selected of the source after its //, or ""
 	guard  *guard
 	meter  meter
 	began  time.Time
@@ -132,7 +133,26 @@ func (j *job) get(source string, out *answers) error {
 	if err == nil {
 		err = ctx.Err()
 	}
+	if err == nil {
+		err = j.hasPart(client.Dst)
+	}
 	return j.classify(ctx, err)
+}
+
+// hasPart refuses a selected part that gave nothing. go-getter copies what is in a folder,
+// and so copies nothing, and reports no error, if the part is a file.
+func (j *job) hasPart(out string) error {
+	if j.part == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(out)
+	if err != nil {
+		return errdefs.Unavailablef("read what was fetched: %w", err)
+	}
+	if len(entries) == 0 {
+		return errdefs.InvalidArgumentf("the part %q of the source gave nothing: it is a file, or an empty folder; name the folder that has the file", j.part)
+	}
+	return nil
 }
 
 func clientMode(mode string) getter.ClientMode {

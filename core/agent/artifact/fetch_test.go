@@ -211,7 +211,7 @@ func TestFailuresOfTheSourceAreRetryableAndLeaveNothing(t *testing.T) {
 }
 
 func TestBadSourcesAreRefusedForGood(t *testing.T) {
-	s := serve(t, map[string][]byte{"/f": []byte("f"), "/dir/": []byte("x"), "/empty.tar": tarOf(t), "/no.zip": []byte("no zip"), "/x.gz": gz(t, []byte("x"))})
+	s := serve(t, map[string][]byte{"/f": []byte("f"), "/dir/": []byte("x"), "/empty.tar": tarOf(t), "/no.zip": []byte("no zip"), "/x.gz": gz(t, []byte("x")), "/d.zip": zipOf(t, map[string]string{"d/f": "f"})})
 	for _, a := range []*model.TaskArtifact{
 		{GetterSource: ""},
 		{GetterSource: "ftp://host/f"},
@@ -226,6 +226,7 @@ func TestBadSourcesAreRefusedForGood(t *testing.T) {
 		{GetterSource: s.URL + "/empty.tar"},
 		{GetterSource: s.URL + "/no.zip"},
 		{GetterSource: s.URL + "/x.gz"},
+		{GetterSource: s.URL + "/d.zip//d/f"}, // a file where a folder can be selected
 		{GetterSource: "http://[::1"},
 		{GetterSource: s.URL + "/f\nHost: x"},
 		{GetterSource: "git::" + s.URL + "/f", GetterMode: "file"},
