@@ -182,13 +182,15 @@ func TestAJavaTaskEndsWithItsExitCodeOrGracefullyWhenItIsStopped(t *testing.T) {
 
 func TestTheJVMKnowsItsLimitsAndIsKilledBeyondThem(t *testing.T) {
 	c := newJavaCell(t, nil)
-	task := c.java("limits", map[string]any{"jar_path": "local/probe.jar", "args": []any{"show"}, "jvm_options": []any{"-XX:MaxRAMPercentage=50"}})
-	task.Resources.Cores = []int{0}
-	out, r := c.run(task)
-	_, after, _ := strings.Cut(out, "maxmb=")
-	line, _, _ := strings.Cut(after, "\n")
-	if mb, err := strconv.Atoi(line); err != nil || !r.Successful() || mb < 100 || mb > 128 || !strings.Contains(out, "processors=1\n") {
-		t.Errorf("%+v, %q: the JVM does not see its 256 MB and its core", r, out)
+	for name, cores := range map[string][]int{"shared": nil, "own": {0}} {
+		task := c.java(name, map[string]any{"jar_path": "local/probe.jar", "args": []any{"show"}, "jvm_options": []any{"-XX:MaxRAMPercentage=50"}})
+		task.Resources.Cores = cores
+		out, r := c.run(task)
+		_, after, _ := strings.Cut(out, "maxmb=")
+		line, _, _ := strings.Cut(after, "\n")
+		if mb, err := strconv.Atoi(line); err != nil || !r.Successful() || mb < 100 || mb > 128 || len(cores) > 0 && !strings.Contains(out, "processors=1\n") {
+			t.Errorf("%s cores: %+v, %q: the JVM does not see its 256 MB and its core", name, r, out)
+		}
 	}
 	hog := c.java("hog", map[string]any{"jar_path": "local/probe.jar", "args": []any{"hog"}, "jvm_options": []any{"-XX:+UseSerialGC", "-Xmx1g"}})
 	hog.Resources.MemoryMB = 96

@@ -187,18 +187,19 @@ func (g *Group) Freezer() string {
 // processes that are started in a cgroup that was killed before.
 func (c *Cgroups) Make(name string, limits Limits, devices []isolation.Device) (*Group, error) {
 	g := c.Open(name)
-	if len(limits.Cores) == 0 {
-		// In v1 a group's cpuset starts empty, so it is filled with the parent's cores.
-		if g.dirs["cpuset"] != g.Dir {
-			delete(g.dirs, "cpuset")
-		}
-	}
 	if err := c.prepare(g); err != nil {
 		return nil, err
 	}
 	for _, dir := range g.Paths() {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, errors.Join(fmt.Errorf("make the task's cgroup: %w", err), g.Remove())
+		}
+	}
+	// Tasks without cores of their own have one, too: JVMs look for the limit of their memory
+	// only where they find all of cpu, cpuacct, cpuset and memory.
+	if dir := g.dirs["cpuset"]; dir != "" && dir != g.Dir && len(limits.Cores) == 0 {
+		if err := fillCpuset(dir); err != nil {
+			return nil, errors.Join(err, g.Remove())
 		}
 	}
 	for _, s := range g.settings(limits) {
@@ -261,7 +262,7 @@ func fillCpuset(dir string) error {
 			err = os.WriteFile(filepath.Join(dir, file), above, 0)
 		}
 		if err != nil {
-			return fmt.Errorf("prepare the cgroup of all tasks: %w", err)
+			return fmt.Errorf("give the cgroup %s the cores of the one above: %w", dir, err)
 		}
 	}
 	return nil
