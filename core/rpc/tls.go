@@ -27,6 +27,9 @@ type TLS struct {
 	// certificate could impersonate a server.
 	Region               string
 	VerifyServerHostname bool
+	// Server says that this machine is a server. With VerifyServerHostname its own
+	// certificate must be one of a server, because no other machine accepts it otherwise.
+	Server bool
 	// VerifyClients requires a certificate of the clients of HTTP.
 	VerifyClients bool
 	MinVersion    uint16 // 0 means TLS 1.2
@@ -223,6 +226,11 @@ func (t TLS) read(stamps [3]stamp) (*certificates, error) {
 	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read tls.cert_file and tls.key_file: %w", err)
+	}
+	if t.Server {
+		if err := t.ofServer(tls.ConnectionState{PeerCertificates: []*x509.Certificate{pair.Leaf}}); err != nil {
+			return nil, errdefs.FailedPreconditionf("tls.cert_file %s cannot be used on a server: no other machine would accept it. Make one with `drover tls cert create -server`: %w", t.CertFile, err)
+		}
 	}
 	return &certificates{TLS: t, stamps: stamps, own: &pair, roots: roots}, nil
 }

@@ -237,6 +237,24 @@ func TestAReloadWithFilesThatCannotBeUsedChangesNothing(t *testing.T) {
 	}
 }
 
+func TestAServerUsesNoCertificateWithWhichItMayNotActAsOne(t *testing.T) {
+	a := testkit.NewAuthority(t)
+	good, node := a.Machine("server", "server.global.nomad", true), a.Machine("node", "client.global.nomad", true)
+	good.Server, node.Server = true, true
+	if _, err := node.Open(hclog.NewNullLogger()); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "tls cert create -server") {
+		t.Errorf("a server begins with a node's certificate: %v", err)
+	}
+	c := opened(t, &good)
+	if err := c.Reload(node); err == nil {
+		t.Error("a server takes a node's certificate at a reload")
+	}
+	unchecked := node
+	unchecked.VerifyServerHostname = false
+	opened(t, &unchecked)
+	node.Server = false
+	opened(t, &node)
+}
+
 func TestAnExpiredCertificateIsRefusedAndTheLogOfItsOwnerSaysSo(t *testing.T) {
 	a := testkit.NewAuthority(t)
 	_, address := serveTLS(t, a.Machine("server", "server.global.nomad", true))

@@ -38,7 +38,7 @@ func machineTLS(c *config.Config) rpc.TLS {
 	suites, _ := t.Suites() // Config.Finish has validated them
 	return rpc.TLS{
 		CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, Region: c.Region,
-		VerifyServerHostname: t.VerifyServerHostname, VerifyClients: t.VerifyHTTPSClient, MinVersion: t.Version(), CipherSuites: suites,
+		VerifyServerHostname: t.VerifyServerHostname, Server: c.Server.Enabled && t.RPC, VerifyClients: t.VerifyHTTPSClient, MinVersion: t.Version(), CipherSuites: suites,
 	}
 }
 
