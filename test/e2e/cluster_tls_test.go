@@ -24,7 +24,8 @@ func TestWithMutualTLSOnlyNodesOfTheAuthorityJoin(t *testing.T) {
 	m.server.Configure("server { enabled = true }\n" + harness.NodeOf(m.server.Agent) + harness.Secured(ours.Machine("srv", "server.global.nomad", true)))
 	m.nodes["srv"] = m.server
 	m.server.Launch()
-	other := ours.Machine("impostor", "client.global.nomad", true)
+	// It has a certificate of a node, with which it starts as a server only if it checks none.
+	other := ours.Machine("impostor", "client.global.nomad", false)
 	impostor := &agent{w.Machine("impostor", "server { enabled = true }\n"+harness.Secured(other)+"tls {\n  http = true\n  verify_https_client = true\n}")}
 	impostor.Launch()
 	for name, config := range map[string]string{
