@@ -186,10 +186,10 @@ func addStatus(d *volume.Description, nodes []string, c *csi.VolumeCondition, se
 	if len(nodes) > maxNodes {
 		return defective("it answered with a volume at %d nodes; at most %d are taken", len(nodes), maxNodes)
 	}
-	// The hostpath driver names every volume's node, also of one that is nowhere, and that of GCE
-	// begins each list with nothing.
-	nodes = slices.DeleteFunc(nodes, func(n string) bool { return n == "" })
 	for _, n := range nodes {
+		if n == "" { // the hostpath driver names every volume's node, also of one that is nowhere
+			continue
+		}
 		if err := checkID("the id of a node", n); err != nil {
 			return err
 		}
