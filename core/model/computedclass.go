@@ -18,8 +18,8 @@ type NodeTraits struct {
 	Datacenter   string
 	NodePool     string
 	NodeClass    string
-	Attributes   map[string]string // without unique.*
-	Meta         map[string]string // without unique.*
+	Attributes   map[string]string // the node's own: nobody looks up unique.* here, and the class leaves it out
+	Meta         map[string]string // the same
 	Drivers      map[string]bool   // whether the driver is detected and healthy
 	HostVolumes  map[string]bool   // whether the volume is read-only
 	NetworkModes []string
@@ -41,7 +41,7 @@ type DeviceTraits struct {
 func (n *Node) Traits() *NodeTraits {
 	t := &NodeTraits{
 		Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
-		Attributes: common(n.Attributes), Meta: common(n.Meta),
+		Attributes: n.Attributes, Meta: n.Meta,
 		Drivers: make(map[string]bool, len(n.Drivers)), HostVolumes: make(map[string]bool, len(n.HostVolumes)),
 	}
 	for name, d := range n.Drivers {
@@ -101,10 +101,11 @@ func (t *NodeTraits) addResources(r *NodeResources) {
 // answer to every check that does not use unique values, so the scheduler checks only
 // one of them. Whoever registers a node stores the class in Node.ComputedClass.
 func (n *Node) ComputeClass() string {
-	h := fnv.New64a()
+	h, t := fnv.New64a(), n.Traits()
+	t.Attributes, t.Meta = common(t.Attributes), common(t.Meta)
 	// json sorts the keys of maps, so equal traits have equal bytes. Encoding fails
 	// only for a device attribute that is infinite or not a number.
-	if err := json.NewEncoder(h).Encode(n.Traits()); err != nil {
+	if err := json.NewEncoder(h).Encode(t); err != nil {
 		return "v2:" + n.ID // a class of its own
 	}
 	return fmt.Sprintf("v2:%d", h.Sum64())
