@@ -4,6 +4,7 @@
 package command_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -158,4 +159,28 @@ func TestAPathWithoutItsSlashIsNotAHost(t *testing.T) {
 	if r := f.at(t, nil, "operator", "api", strings.TrimPrefix(f.URL, "http://")+"/v1/jobs"); r.code != 0 || r.out != "[]" {
 		t.Errorf("an address: %+v", r)
 	}
+}
+
+func TestFieldsOfAJSONJobThatNoJobHasAreNamed(t *testing.T) {
+	doc := `{"Job": {"ID": "web", "Nope": 1, "TaskGroups": [{"Name": "g", "Cuont": 5}]}}`
+	for _, verb := range []string{"run -detach", "plan", "validate", "run -output"} {
+		args := append([]string{"job"}, append(strings.Fields(verb), "-json", "-")...)
+		r := newFake(t, map[string]string{"PUT /v1/jobs": `{"EvalID":""}`, "PUT /v1/job/web/plan": `{}`, "PUT /v1/validate/job": `{}`}).at(t, with(doc, false), args...)
+		for _, field := range []string{"Nope", "TaskGroups[0].Cuont"} {
+			if r.code != 0 || !strings.Contains(r.err, "Warning: stdin: the field "+field+" is not one of a job and is not acted on; is it misspelt?\n") {
+				t.Errorf("%s: %d, %q", verb, r.code, r.err)
+			}
+		}
+	}
+	doc = `{"Job": {"ID": "web"` + manyFields(26) + `}}`
+	if r := newFake(t, nil).at(t, with(doc, false), "job", "run", "-output", "-json", "-"); !strings.HasSuffix(r.err, "Warning: stdin: 6 more fields are not ones of a job\n") {
+		t.Errorf("many: %q", r.err)
+	}
+}
+
+func manyFields(n int) (out string) {
+	for i := range n {
+		out += fmt.Sprintf(`, "Nope%d": 1`, i)
+	}
+	return out
 }

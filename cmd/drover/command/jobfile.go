@@ -53,6 +53,7 @@ func (f *jobFile) load(ctx context.Context, path string, s *session) (*jobspec.D
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot read job %s: %w", path, err)
 		}
+		s.unread(src, fileName(path))
 		return draft, &model.JobSubmission{Source: string(src), Format: "json"}, nil
 	}
 	opts := jobspec.Options{Filename: fileName(path), Vars: map[string]string{}, Env: s.Env, IgnoreUndeclared: !f.strict, AllowFS: !isURL(path), BaseDir: filepath.Dir(path)}
@@ -83,6 +84,22 @@ func (f *jobFile) load(ctx context.Context, path string, s *session) (*jobspec.D
 		return nil, nil, err
 	}
 	return draft, &model.JobSubmission{Source: string(src), Format: "hcl2", VariableFlags: opts.Vars, Variables: strings.Join(varText, "\n")}, nil
+}
+
+// mostUnread is the number of unknown fields of a job document that are named.
+const mostUnread = 20
+
+// unread names the fields that no job has: the draft that is sent lacks them, so the agent
+// cannot.
+func (s *session) unread(src []byte, file string) {
+	fields := jobspec.UnreadJSON(src)
+	for i, field := range fields {
+		if i == mostUnread {
+			fmt.Fprintf(s.Err, "Warning: %s: %d more fields are not ones of a job\n", file, len(fields)-i)
+			return
+		}
+		fmt.Fprintf(s.Err, "Warning: %s: the field %s is not one of a job and is not acted on; is it misspelt?\n", file, visible(field))
+	}
 }
 
 // fileName is the name of the file at path in messages.
