@@ -29,11 +29,7 @@ import (
 // agent's processes can be recognized by their executable and share no memory pages
 // with another agent.
 func BenchmarkAgent(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/agent.sh")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	b.Run("ready", func(b *testing.B) {
 		var took []float64
 		for b.Loop() {
@@ -136,11 +132,17 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // binariesOf returns a copy of the binaries in DROVER_BENCH_BIN.
 func binariesOf(b *testing.B) string {
 	b.Helper()
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: make build, then name bin/")
+	return copyBinaries(b, builtBinaries(b))
+}
+
+// builtBinaries returns the directory DROVER_BENCH_BIN, which has the binaries of make build.
+func builtBinaries(b *testing.B) string {
+	b.Helper()
+	dir := os.Getenv("DROVER_BENCH_BIN")
+	if dir == "" {
+		b.Skip("DROVER_BENCH_BIN names no directory of binaries: run make build, and set it to the path of bin/")
 	}
-	return copyBinaries(b, source)
+	return dir
 }
 
 // copyBinaries copies drover and its plugins. It copies the targets of links.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,11 +23,7 @@ const listAllocs = 1000
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench List -benchtime 1x
 func BenchmarkList(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/agent.sh")
-	}
-	a := startAgent(b, copyBinaries(b, source))
+	a := startAgent(b, binariesOf(b))
 	a.fill(b, listAllocs)
 	for _, zip := range []bool{false, true} {
 		for path, name := range map[string]string{"/v1/allocations": "allocations", "/v1/allocations?resources=true&task_states=false": "resources"} {

@@ -27,10 +27,7 @@ const cycledJobs = 1000
 // DROVER_BENCH_HEAP is a file for the heap profile at the end; that of the start gets
 // the suffix .before.
 func BenchmarkCycledJobs(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/agent.sh")
-	}
+	source := builtBinaries(b)
 	for b.Loop() {
 		a := startAgent(b, copyBinaries(b, source))
 		a.cycle(b, 10)

@@ -24,11 +24,7 @@ import (
 // BenchmarkLogBytes prints the content of a real agent's raft log after some work,
 // by kind of command: entries, bytes, and bytes per alloc.
 func BenchmarkLogBytes(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/agent.sh")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	const restarts = `n=$(cat local/n 2>/dev/null || echo 0); echo $((n+1)) > local/n; [ $n -ge 3 ]`
 	for _, c := range []struct {
 		name   string

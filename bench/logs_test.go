@@ -6,7 +6,6 @@ package bench_test
 import (
 	"bufio"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -19,11 +18,7 @@ import (
 //
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench Follow -benchtime 1x
 func BenchmarkFollow(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/agent.sh")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	const lines = 1000
 	var took []float64
 	for b.Loop() {

@@ -19,10 +19,7 @@ import (
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench NetworkAllocs -benchtime 3x
 func BenchmarkNetworkAllocs(b *testing.B) {
 	const n = 200
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run make build")
-	}
+	source := builtBinaries(b)
 	if os.Getuid() != 0 {
 		b.Skip("networks are made by root")
 	}

@@ -28,11 +28,7 @@ import (
 // plugin, a call, a second process, and 1,000 calls per second, with the binaries in
 // DROVER_BENCH_BIN. bench/plugins.sh runs it.
 func BenchmarkPlugins(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/plugins.sh")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	b.Run("start", func(b *testing.B) { benchmarkPluginStart(b, bin) })
 	shell := callee{driver: "shell", plugin: "driver-shell", binary: buildShellDriver(b), config: `{"script":"sleep 600"}`}
 	exec := callee{driver: "raw_exec", plugin: "driver-exec", binary: filepath.Join(bin, "drover-plugins"), config: `{"command":"/bin/sleep","args":["600"]}`}
@@ -275,10 +271,7 @@ func benchmarkSecondProcess(b *testing.B, bin string) {
 // agent. bench/plugins.sh runs it.
 func BenchmarkDockerTasks(b *testing.B) {
 	const n, atOnce = 100, 32
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/plugins.sh")
-	}
+	source := builtBinaries(b)
 	daemon, err := dockertest.Start()
 	if err != nil {
 		b.Skipf("no Docker daemon: %v", err)

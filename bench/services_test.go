@@ -89,10 +89,7 @@ type followed struct {
 // newFollowed starts the agent and a task with a template that has the wait, nil for none.
 func newFollowed(b *testing.B, wait map[string]any) *followed {
 	b.Helper()
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run make build")
-	}
+	source := builtBinaries(b)
 	data, err := os.MkdirTemp("", "drover-bench-")
 	if err != nil {
 		b.Fatal(err)
@@ -270,11 +267,7 @@ func decoded[T any](r io.Reader) (out []T, err error) {
 //	DROVER_BENCH_BIN=$PWD/bin go test ./bench -run '^$' -bench ServicesList -benchtime 1x
 func BenchmarkServicesList(b *testing.B) {
 	const allocs, each = 250, 40
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run make build")
-	}
-	a := startAgent(b, copyBinaries(b, source))
+	a := startAgent(b, binariesOf(b))
 	var services []any
 	for i := range each {
 		services = append(services, map[string]any{"Name": fmt.Sprintf("service-%d", i), "Provider": "nomad", "Tags": []string{"blue", "${NOMAD_ALLOC_INDEX}"}})

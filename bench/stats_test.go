@@ -16,11 +16,7 @@ import (
 // the host stats collector as a separate process. bench/agent.sh builds the binaries
 // and runs it.
 func BenchmarkStats(b *testing.B) {
-	source := os.Getenv("DROVER_BENCH_BIN")
-	if source == "" {
-		b.Skip("DROVER_BENCH_BIN names no folder of binaries: run bench/agent.sh")
-	}
-	bin := copyBinaries(b, source)
+	bin := binariesOf(b)
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("tasks-%d", n), func(b *testing.B) {
 			for b.Loop() {
