@@ -161,16 +161,21 @@ func (n *Node) watchRepeats(ctx context.Context, log *repeats) {
 				case raft.LeaderObservation:
 					log.forget()
 				case raft.ResumedHeartbeatObservation:
-					names := []string{string(o.PeerID)}
-					for _, s := range n.raft.GetConfiguration().Configuration().Servers {
-						if s.ID == o.PeerID {
-							names = append(names, string(s.Address))
-						}
-					}
-					omitted := log.forget(names...)
-					log.Logger.Info("a server answers again", "peer", names[len(names)-1], "server-id", o.PeerID, "lines_omitted", omitted)
+					n.forgetRepeatsOf(o.PeerID, log)
 				}
 			}
 		}
 	})
+}
+
+// forgetRepeatsOf forgets the lines of the log about a server that answers again.
+func (n *Node) forgetRepeatsOf(id raft.ServerID, log *repeats) {
+	names := []string{string(id)}
+	for _, s := range n.raft.GetConfiguration().Configuration().Servers {
+		if s.ID == id {
+			names = append(names, string(s.Address))
+		}
+	}
+	omitted := log.forget(names...)
+	log.Logger.Info("a server answers again", "peer", names[len(names)-1], "server-id", id, "lines_omitted", omitted)
 }

@@ -42,14 +42,7 @@ func serverMembers() spec {
 					rpc := net.JoinHostPort(string(x.Addr), x.Tags["port"])
 					row := []string{x.Name, string(x.Addr), text(x.Port), x.Status, text(leader != "" && rpc == leader), x.Tags["raft_vsn"], x.Tags["build"], x.Tags["dc"], x.Tags["region"]}
 					if all {
-						tags := ""
-						for i, k := range slices.Sorted(maps.Keys(x.Tags)) {
-							if i > 0 {
-								tags += ","
-							}
-							tags += k + "=" + x.Tags[k]
-						}
-						row = append(row, tags)
+						row = append(row, tagList(x.Tags))
 					}
 					rows = append(rows, row)
 				}
@@ -62,6 +55,15 @@ func serverMembers() spec {
 			}
 		},
 	}
+}
+
+// tagList returns the tags of a server in one line, ordered by name.
+func tagList(tags map[string]string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		out = append(out, name+"="+tags[name])
+	}
+	return strings.Join(out, ",")
 }
 
 func serverJoin() spec {
