@@ -27,11 +27,13 @@ import (
 func (d *daemon) prepareImage(ctx context.Context, agent agentConfig, c taskConfig, task *driver.TaskConfig) (string, error) {
 	// The image may be removed before it is used, so this is repeated.
 	for range imageTries {
-		fetched := false
-		if fetch, err := d.mustFetch(ctx, c); err != nil {
+		had, err := d.imageID(ctx, c.Image)
+		if err != nil && !errdefs.IsNotFound(err) {
 			return "", err
-		} else if fetch {
-			if fetched = true; c.Load != "" {
+		}
+		fetched := err != nil || wantsNewest(c)
+		if fetched {
+			if c.Load != "" {
 				err = d.load(ctx, c, task)
 			} else {
 				err = d.pull(ctx, agent, c, task)
@@ -41,7 +43,7 @@ func (d *daemon) prepareImage(ctx context.Context, agent agentConfig, c taskConf
 			}
 		}
 		id, err := d.seize(ctx, c.Image, task.ID)
-		if err == nil && fetched {
+		if err == nil && id != had { // the image that was there may be the operator's
 			if err := d.images.own(id, c.Image); err != nil {
 				d.log.Warn("a pulled image will not be removed", "image", c.Image, "error", err)
 			}
@@ -55,22 +57,17 @@ func (d *daemon) prepareImage(ctx context.Context, agent agentConfig, c taskConf
 
 const imageTries = 3
 
-// mustFetch reports whether the image must be pulled: always if the task wants the
-// newest image, otherwise only if the daemon does not have it.
-func (d *daemon) mustFetch(ctx context.Context, c taskConfig) (bool, error) {
+// wantsNewest reports whether the image is pulled or loaded even if the daemon has one.
+func wantsNewest(c taskConfig) bool {
 	if c.Load != "" || c.ForcePull {
-		return true, nil
+		return true
 	}
-	if named, err := reference.ParseDockerRef(c.Image); err == nil {
-		if tagged, ok := named.(reference.Tagged); ok && tagged.Tag() == "latest" {
-			return true, nil
-		}
+	named, err := reference.ParseDockerRef(c.Image)
+	if err != nil {
+		return false // the daemon says what is wrong
 	}
-	_, err := d.imageID(ctx, c.Image)
-	if errdefs.IsNotFound(err) {
-		return true, nil
-	}
-	return false, err
+	tagged, ok := named.(reference.Tagged)
+	return ok && tagged.Tag() == "latest"
 }
 
 func (d *daemon) imageID(ctx context.Context, name string) (string, error) {

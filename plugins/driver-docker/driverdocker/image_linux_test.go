@@ -82,6 +82,25 @@ func TestImagesAreFetchedOnceForAllWhoWaitAndRemovedWhenNobodyUsesThem(t *testin
 	}
 }
 
+func TestAnImageOfTheOperatorStaysThoughATaskHadItFetchedAgain(t *testing.T) {
+	n := newNode(t, map[string]any{"gc": map[string]any{"image_delay": "1s"}})
+	r := dockertest.NewRegistry(t)
+	operators, fetched := r.Push(t, "operators", "1", image(t, "the operator's")), r.Push(t, "fetched", "1", image(t, "fetched"))
+	n.cli("pull", operators)
+	defer n.cli("rmi", operators)
+	for _, name := range []string{operators, fetched} { // unused in this order
+		tc := n.task(with(marker, map[string]any{"image": name, "force_pull": true}))
+		n.output(tc)
+		if err := n.d.DestroyTask(limit(t), tc.Ref(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the image that the driver has fetched is removed", func() bool { return !n.hasImage(fetched) })
+	if !n.hasImage(operators) {
+		t.Error("the operator's image is removed")
+	}
+}
+
 func TestTheProgressOfAFetchIsToldWhileItLasts(t *testing.T) {
 	n := newNode(t, nil)
 	r := dockertest.NewRegistry(t)
