@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"hash/fnv"
 	"slices"
-	"strings"
 
 	"github.com/drover-project/drover/core/model"
 )
@@ -215,22 +214,9 @@ func (c *Checker) choose(u *Usage, n *model.Node, r *model.Resources, base model
 	if out.got.Cpu.ReservedCores = chooseCores(u, n, r.Cores, &p); len(out.got.Cpu.ReservedCores) < r.Cores {
 		return nil, "cores"
 	}
-	out.got.Devices = nil
-	taken := map[string]bool{}
-	for _, ask := range r.Devices {
-		at := near{}
-		if r.NUMA != nil && slices.Contains(r.NUMA.Devices, ask.Name) {
-			at = p
-		}
-		d, score := c.chooseDevice(u, taken, n, ask, &at)
-		if d == nil {
-			return nil, "devices: no devices match request"
-		}
-		for _, id := range d.DeviceIDs {
-			taken[deviceKey(d.Vendor, d.Type, d.Name, id)] = true
-		}
-		out.score += score
-		out.got.Devices = append(out.got.Devices, d)
+	var ok bool
+	if out.got.Devices, out.score, ok = c.chooseDevices(u, n, r, &p); !ok {
+		return nil, "devices: no devices match request"
 	}
 	return out, ""
 }
@@ -261,152 +247,4 @@ func chooseCores(u *Usage, n *model.Node, count int, p *near) []uint16 {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func deviceKey(vendor, typ, name, id string) string {
-	return vendor + "/" + typ + "/" + name + "/" + id
-}
-
-// chooseDevice returns the free instances of one group that match ask best, and how well
-// they do: the nearest first, then those that match more affinities, then in the order of
-// the group.
-func (c *Checker) chooseDevice(u *Usage, taken map[string]bool, n *model.Node, ask *model.RequestedDevice, p *near) (*model.AllocatedDeviceResource, float64) {
-	type instance struct {
-		id    string
-		rank  int
-		score float64
-	}
-	var best *model.AllocatedDeviceResource
-	var bestScore float64
-	bestRank := 0
-	for _, g := range n.NodeResources.Devices {
-		var free []instance
-		for _, s := range g.Alike() {
-			traits := model.DeviceTraits{Vendor: g.Vendor, Type: g.Type, Name: g.Name, Attributes: s.Attributes}
-			if !c.deviceMatches(ask, &traits) {
-				continue
-			}
-			score := c.deviceScore(ask, &traits)
-			for _, i := range s.Instances {
-				if rank, ok := p.orderDevice(i); ok && u.free(g, i) && !taken[deviceKey(g.Vendor, g.Type, g.Name, i.ID)] {
-					free = append(free, instance{i.ID, rank, score})
-				}
-			}
-		}
-		if uint64(len(free)) < ask.Count {
-			continue
-		}
-		place := make(map[string]int, len(g.Instances))
-		for at, i := range g.Instances {
-			place[i.ID] = at
-		}
-		slices.SortFunc(free, func(a, b instance) int {
-			return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.score, a.score), cmp.Compare(place[a.id], place[b.id]))
-		})
-		got := &model.AllocatedDeviceResource{Vendor: g.Vendor, Type: g.Type, Name: g.Name}
-		sum, rank := 0.0, 0
-		for _, i := range free[:ask.Count] {
-			got.DeviceIDs = append(got.DeviceIDs, i.id)
-			sum += i.score
-			rank += i.rank
-		}
-		if ask.Count > 0 {
-			sum /= float64(ask.Count)
-		}
-		if best == nil || rank < bestRank || rank == bestRank && sum > bestScore {
-			best, bestScore, bestRank = got, sum, rank
-		}
-	}
-	return best, bestScore
-}
-
-// instances returns how many healthy instances match ask on a node.
-func (c *Checker) instances(ask *model.RequestedDevice, t *model.NodeTraits) uint64 {
-	n := uint64(0)
-	for i := range t.Devices {
-		if c.deviceMatches(ask, &t.Devices[i]) {
-			n += t.Devices[i].Healthy
-		}
-	}
-	return n
-}
-
-// free reports whether a new alloc can get an instance of a group of devices.
-func (u *Usage) free(g *model.NodeDeviceResource, i *model.NodeDevice) bool {
-	return i.Healthy && !u.devices[deviceKey(g.Vendor, g.Type, g.Name, i.ID)]
-}
-
-// DevicesFree returns how many healthy instances that a request accepts are free on a node,
-// in the group of devices that has the most of them: a request is met from one group.
-func (c *Checker) DevicesFree(u *Usage, n *model.Node, ask *model.RequestedDevice) (most int64) {
-	for _, g := range n.NodeResources.Devices {
-		free := int64(0)
-		for _, s := range g.Alike() {
-			traits := model.DeviceTraits{Vendor: g.Vendor, Type: g.Type, Name: g.Name, Attributes: s.Attributes}
-			if !c.deviceMatches(ask, &traits) {
-				continue
-			}
-			for _, i := range s.Instances {
-				if u.free(g, i) {
-					free++
-				}
-			}
-		}
-		most = max(most, free)
-	}
-	return most
-}
-
-func (c *Checker) deviceMatches(ask *model.RequestedDevice, d *model.DeviceTraits) bool {
-	name := strings.SplitN(ask.Name, "/", 3)
-	switch len(name) {
-	case 1:
-		if name[0] != d.Type {
-			return false
-		}
-	case 2:
-		if name[0] != d.Vendor || name[1] != d.Type {
-			return false
-		}
-	default:
-		if name[0] != d.Vendor || name[1] != d.Type || name[2] != d.Name {
-			return false
-		}
-	}
-	for _, k := range ask.Constraints {
-		l, lok := deviceValue(k.LTarget, d)
-		r, rok := deviceValue(k.RTarget, d)
-		if !c.matchDevice(k.Operand, l, r, lok, rok) {
-			return false
-		}
-	}
-	return true
-}
-
-func (c *Checker) deviceScore(ask *model.RequestedDevice, d *model.DeviceTraits) float64 {
-	sum := 0.0
-	for _, a := range ask.Affinities {
-		l, lok := deviceValue(a.LTarget, d)
-		r, rok := deviceValue(a.RTarget, d)
-		if c.matchDevice(a.Operand, l, r, lok, rok) {
-			sum += float64(a.Weight)
-		}
-	}
-	return sum
-}
-
-func deviceValue(target string, d *model.DeviceTraits) (string, bool) {
-	switch target {
-	case "${device.vendor}":
-		return d.Vendor, true
-	case "${device.type}":
-		return d.Type, true
-	case "${device.model}":
-		return d.Name, true
-	}
-	if k, ok := strings.CutPrefix(target, "${device.attr."); ok {
-		a, found := d.Attributes[strings.TrimSuffix(k, "}")]
-		return a.String(), found
-	}
-	return target, !strings.HasPrefix(target, "${")
 }
