@@ -21,6 +21,9 @@ import (
 const (
 	minBackoff = 250 * time.Millisecond
 	maxBackoff = 30 * time.Second
+	// maxWait is how long a loop waits for a timer before it looks at the clock again: the
+	// runtime's timers stand still while a machine sleeps, and do not follow a clock that is set.
+	maxWait = 30 * time.Second
 )
 
 // together is the maximum number of keys of an independent controller in one log
@@ -115,7 +118,7 @@ type run struct {
 // next waits for changes until the earliest timer.
 func (r *run) next(ctx context.Context, feed *state.Feed) (state.Batch, error) {
 	if at, ok := r.timers.next(); ok {
-		timed, cancel := context.WithDeadline(ctx, at)
+		timed, cancel := context.WithTimeout(ctx, min(time.Until(at), maxWait))
 		defer cancel()
 		return feed.Next(timed)
 	}

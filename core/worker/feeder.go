@@ -56,7 +56,7 @@ func (f *Feeder) Run(ctx context.Context) {
 // next waits for changes, at most until the next limit of what depends on other jobs.
 func (f *Feeder) next(ctx context.Context, feed *state.Feed) (state.Batch, error) {
 	if at, ok := f.Blocked.NextLimit(); ok {
-		limited, cancel := context.WithDeadline(ctx, at)
+		limited, cancel := context.WithTimeout(ctx, min(time.Until(at), queue.MaxWait))
 		defer cancel()
 		ctx = limited
 	}
