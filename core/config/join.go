@@ -90,6 +90,16 @@ func (c *Client) ServerAddresses() []string {
 	return out
 }
 
+// ServerAddress returns the address of a server as a node is configured with it, with the default
+// port if it has none. InvalidArgument: it is not an address.
+func ServerAddress(text string) (string, error) {
+	full, err := serverAddress(text, defaultRPCPort)
+	if err != nil {
+		return "", errdefs.InvalidArgumentf("%w", err)
+	}
+	return full, nil
+}
+
 // serverAddress adds a port to an address if it has none. The name of a service has none.
 func serverAddress(text string, port int) (string, error) {
 	text = strings.TrimSpace(text)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 func TestTheServersOfANodeComeFromAllKeysWithTheirPortAndOnce(t *testing.T) {
@@ -95,6 +96,18 @@ func TestHowAServerFindsOthers(t *testing.T) {
 		}
 		if shown := fmt.Sprint(c.Tree()); strings.Contains(shown, "secret") {
 			t.Errorf("the key of the gossip is shown: %s", shown)
+		}
+	}
+}
+
+func TestAServersAddressHasTheDefaultPortIfItNamesNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.1": "10.0.0.1:4647", "10.0.0.1:5000": "10.0.0.1:5000", "::1": "[::1]:4647", "server.example.com": "server.example.com:4647",
+		"a b": "", ":4647": "", "provider=aws": "",
+	} {
+		got, err := config.ServerAddress(text)
+		if got != want || (want == "") != errdefs.IsInvalidArgument(err) {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -84,8 +85,7 @@ func newOptions() *options {
 	o.bool("log-json", "Write the log as JSON.", func(c *config.Config) *bool { return &c.LogJSON })
 	o.bool("log-include-location", "Include the source file and line in log messages.", func(c *config.Config) *bool { return &c.LogLocation })
 	o.add("bootstrap-expect", "Number of servers with which a new cluster begins; 1 unless there are servers to join.", false, func(c *config.Config, v string) error {
-		_, err := fmt.Sscanf(v, "%d", &c.Server.BootstrapExpect)
-		return err
+		return number(v, &c.Server.BootstrapExpect)
 	})
 	o.join()
 	o.add("meta", "KEY=VALUE of the node's metadata; may be given several times.", false, func(c *config.Config, v string) error {
@@ -111,6 +111,15 @@ func newOptions() *options {
 	return o
 }
 
+func number(text string, to *int) error {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a number", text)
+	}
+	*to = n
+	return nil
+}
+
 // join declares how a server finds others.
 func (o *options) join() {
 	addresses := func(name, usage string, field func(*config.Config) *[]string) {
@@ -123,8 +132,7 @@ func (o *options) join() {
 	addresses("retry-join", "Address of a server to join, which is tried until it answers; may be given several times.", func(c *config.Config) *[]string { return &c.Server.RetryJoin })
 	o.text("retry-interval", "Pause between two tries to join.", func(c *config.Config) *string { return &c.Server.RetryInterval })
 	o.add("retry-max", "Number of tries to join after which the agent ends; 0 means no limit.", false, func(c *config.Config, v string) error {
-		_, err := fmt.Sscanf(v, "%d", &c.Server.RetryMax)
-		return err
+		return number(v, &c.Server.RetryMax)
 	})
 	o.bool("rejoin", "Joins the known servers again after this one has left.", func(c *config.Config) *bool { return &c.Server.RejoinAfterLeave })
 	o.text("encrypt", "First key of the servers' gossip, in base64.", func(c *config.Config) *string { return &c.Server.Encrypt })

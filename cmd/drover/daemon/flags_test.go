@@ -47,3 +47,16 @@ func TestFlagsOfDirectoriesReachTheNode(t *testing.T) {
 		t.Errorf("the directories are %q, %q, %q and %q", c.StateDir, c.AllocDir, c.HostVolumesDir, c.HostVolumePluginDir)
 	}
 }
+
+func TestANumberWithSomethingAfterItIsNone(t *testing.T) {
+	for _, args := range []string{"-server -bootstrap-expect 3x", "-server -retry-max 2.5"} {
+		o := newOptions()
+		err := o.flags.Parse(strings.Fields(args))
+		if err == nil {
+			_, err = o.load()
+		}
+		if err == nil || !strings.Contains(err.Error(), "is not a number") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-project/drover/core/agent"
 	"github.com/drover-project/drover/core/api"
+	"github.com/drover-project/drover/core/config"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -25,13 +26,23 @@ func (d *Daemon) Regions() []string { return []string{d.cfg().Region} }
 // SetServers replaces the servers that the node was configured with, until the agent
 // ends.
 func (d *Daemon) SetServers(addresses []string) error {
-	if d.link == nil {
+	switch {
+	case !d.cfg().Client.Enabled:
+		return errdefs.FailedPreconditionf("this agent runs no node; servers are set for agents that run only a node")
+	case d.link == nil:
 		return errdefs.FailedPreconditionf("the node of this agent has its server in the same process; servers are set for agents that run only a node")
 	}
-	if err := d.link.SetServers(addresses); err != nil {
+	full := make([]string, len(addresses))
+	for i, a := range addresses {
+		var err error
+		if full[i], err = config.ServerAddress(a); err != nil {
+			return err
+		}
+	}
+	if err := d.link.SetServers(full); err != nil {
 		return err
 	}
-	d.log.Info("an operator has set the servers of this node", "servers", addresses)
+	d.log.Info("an operator has set the servers of this node", "servers", full)
 	return nil
 }
 
