@@ -90,7 +90,7 @@ func nodeConfig() spec {
 		usage: "node config [options]", synopsis: "Shows or changes the server list of the agent's node",
 		setup: func(fs *flag.FlagSet) run {
 			show := fs.Bool("servers", false, "Lists the servers.")
-			update := fs.Bool("update-servers", false, "Replaces the server list by the arguments, each HOST:PORT.")
+			update := fs.Bool("update-servers", false, "Replaces the server list by the arguments, each HOST or HOST:PORT; the default port is 4647.")
 			return func(ctx context.Context, s *session, args []string) error {
 				switch {
 				case *show == *update:
