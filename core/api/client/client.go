@@ -397,14 +397,37 @@ func decode(body io.Reader, out any) error {
 	if err := json.NewDecoder(in).Decode(out); err != nil {
 		return err
 	}
-	if list := reflect.ValueOf(out).Elem(); list.Kind() == reflect.Slice && list.Type().Elem().Kind() == reflect.Pointer {
-		for i := range list.Len() {
-			if list.Index(i).IsNil() {
+	got := reflect.ValueOf(out).Elem()
+	if hollow(got) {
+		return notOurs("it is empty")
+	}
+	if got.Kind() == reflect.Slice && got.Type().Elem().Kind() == reflect.Pointer {
+		for i := range got.Len() {
+			if got.Index(i).IsNil() {
 				return notOurs("its list has a null")
+			}
+			if hollow(got.Index(i)) {
+				return notOurs("its list has an empty object")
 			}
 		}
 	}
 	return nil
+}
+
+// hollow reports whether an object embeds another one of which nothing was said.
+func hollow(v reflect.Value) bool {
+	for v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range v.NumField() {
+		if v.Type().Field(i).Anonymous && v.Field(i).Kind() == reflect.Pointer && v.Field(i).IsNil() {
+			return true
+		}
+	}
+	return false
 }
 
 func notOurs(what string) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -73,6 +74,16 @@ func TestANullForAnObjectIsAnError(t *testing.T) {
 	answer = "[null]"
 	if _, _, err := c.Nodes(t.Context(), nil); err == nil {
 		t.Error("a node that is null is no error")
+	}
+	for _, answer = range []string{"{}", "[{}]"} {
+		one, list := &model.PastDeployment{}, []*model.PastDeployment{}
+		var out any = one
+		if answer == "[{}]" {
+			out = &list
+		}
+		if _, err := c.Get(t.Context(), "/v1/deployments", nil, out); err == nil || !strings.Contains(err.Error(), "empty") {
+			t.Errorf("%s for a deployment: %v", answer, err)
+		}
 	}
 }
 
