@@ -4,7 +4,6 @@
 package mounts
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -160,35 +159,16 @@ func detachOne(root *os.Root, dir, rel string) error {
 
 // listed returns the mount points on a folder (".") and below it, relative to it, in the order
 // of mounting.
-func listed(dir string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("read the mounts: %w", err)
-	}
-	defer f.Close()
+func listed(dir string) (out []string, err error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real // the kernel names mount points without links
 	}
-	var out []string
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 5 {
-			continue
-		}
-		p := unescape.Replace(fields[4])
-		if rel, ok := strings.CutPrefix(p, dir+"/"); ok {
+	err = Each(func(p Point) {
+		if rel, ok := strings.CutPrefix(p.Path, dir+"/"); ok {
 			out = append(out, rel)
-		} else if p == dir {
+		} else if p.Path == dir {
 			out = append(out, ".")
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the mounts: %w", err)
-	}
-	return out, nil
+	})
+	return out, err
 }
-
-// unescape undoes how the kernel writes a path.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -4,54 +4,18 @@
 package storage
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/drover-project/drover/core/agent/mounts"
 )
 
 // umountNoFollow is a flag of umount2(2): a link at the path is not followed.
 const umountNoFollow = 0x8
-
-// mountPoint is one mount of the machine.
-type mountPoint struct {
-	path   string
-	shared bool
-}
-
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
-// eachMount calls f for every mount that this process sees, in the order in which they were
-// made.
-func eachMount(f func(mountPoint)) error {
-	file, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return fmt.Errorf("look at the mounts of the machine: %w", err)
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		head, _, _ := strings.Cut(lines.Text(), " - ")
-		fields := strings.Fields(head)
-		if len(fields) < 6 {
-			continue
-		}
-		m := mountPoint{path: unescape.Replace(fields[4])}
-		for _, option := range fields[6:] {
-			m.shared = m.shared || strings.HasPrefix(option, "shared:")
-		}
-		f(m)
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("look at the mounts of the machine: %w", err)
-	}
-	return nil
-}
 
 // mounted reports whether something is mounted at a path.
 func mounted(path string) (there bool, err error) {
@@ -63,7 +27,7 @@ func mounted(path string) (there bool, err error) {
 		return false, fmt.Errorf("look at the path of a volume: %w", err)
 	}
 	path = filepath.Join(dir, filepath.Base(path))
-	err = eachMount(func(m mountPoint) { there = there || m.path == path })
+	err = mounts.Each(func(m mounts.Point) { there = there || m.Path == path })
 	return there, err
 }
 
@@ -87,18 +51,18 @@ func share(dir string) error {
 	if err != nil {
 		return fmt.Errorf("find the directory: %w", err)
 	}
-	var at mountPoint
-	err = eachMount(func(m mountPoint) {
-		if inside := m.path == "/" || real == m.path || strings.HasPrefix(real, m.path+"/"); inside && len(m.path) >= len(at.path) {
+	var at mounts.Point
+	err = mounts.Each(func(m mounts.Point) {
+		if inside := m.Path == "/" || real == m.Path || strings.HasPrefix(real, m.Path+"/"); inside && len(m.Path) >= len(at.Path) {
 			at = m
 		}
 	})
-	if err != nil || at.shared {
+	if err != nil || at.Shared {
 		return err
 	}
-	if at.path != real {
+	if at.Path != real {
 		if err := syscall.Mount(real, real, "", syscall.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mount %s on itself, since %s is not shared: %w", real, at.path, err)
+			return fmt.Errorf("mount %s on itself, since %s is not shared: %w", real, at.Path, err)
 		}
 	}
 	if err := syscall.Mount("", real, "", syscall.MS_SHARED, ""); err != nil {
