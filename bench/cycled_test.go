@@ -107,18 +107,21 @@ func (a *agent) collect(b *testing.B) {
 // reportKept reports the memory of the agent's process, and of the agent with its
 // helpers.
 func (a *agent) reportKept(b *testing.B, prefix string) {
+	pid := a.cmd.Process.Pid
+	// The requests below use memory themselves, so they come after the measurement.
+	for metric, of := range map[string]string{"rss-MiB": "VmRSS", "anon-MiB": "RssAnon"} { // the rest of RSS is code and mapped files
+		b.ReportMetric(float64(field(pid, "status", of))/1024, prefix+metric)
+	}
+	mappings := largest(pid)
+	b.ReportMetric(float64(a.pss())/(1<<20), prefix+"pss-MiB")
 	var self struct {
 		Stats map[string]map[string]string `json:"stats"`
 	}
 	if err := a.get("/v1/agent/self", &self); err != nil {
 		b.Fatal(err)
 	}
-	b.Logf("%s runtime: %v, largest mappings:%s", prefix, self.Stats["runtime"], largest(a.cmd.Process.Pid))
+	b.Logf("%s runtime: %v, largest mappings:%s", prefix, self.Stats["runtime"], mappings)
 	b.Logf("%s heap:%s", prefix, a.heapWords(b))
-	for metric, of := range map[string]string{"rss-MiB": "VmRSS", "anon-MiB": "RssAnon"} { // the rest of RSS is code and mapped files
-		b.ReportMetric(float64(field(a.cmd.Process.Pid, "status", of))/1024, prefix+metric)
-	}
-	b.ReportMetric(float64(a.pss())/(1<<20), prefix+"pss-MiB")
 }
 
 // heapWords returns how the Go runtime divides its memory: what it says in the text form of a
@@ -140,7 +143,7 @@ func (a *agent) heapWords(b *testing.B) string {
 		if len(f) != 4 || f[0] != "#" || f[2] != "=" {
 			continue
 		}
-		if n, err := strconv.Atoi(f[3]); err == nil && slices.Contains([]string{"HeapAlloc", "HeapSys", "HeapIdle", "HeapInuse", "HeapReleased", "GCSys", "OtherSys", "NumGC"}, f[1]) {
+		if n, err := strconv.Atoi(f[3]); err == nil && slices.Contains([]string{"HeapAlloc", "HeapSys", "HeapIdle", "HeapInuse", "HeapReleased", "Stack", "MSpan", "MCache", "BuckHashSys", "GCSys", "OtherSys", "NumGC"}, f[1]) {
 			fmt.Fprintf(&out, " %s %.1f", f[1], float64(n)/(1<<20))
 		}
 	}

@@ -48,8 +48,8 @@ type Timing struct {
 	CrashLoopFailures int
 	CrashLoopWindow   time.Duration
 	Steady            time.Duration
-	// AbsentInterval is the interval of checks on a machine that lacks what a plugin
-	// needs; default 1 min.
+	// AbsentInterval is the time until a machine that lacks what a plugin needs is checked
+	// again; default 1 min. It doubles with each check, up to ten times this time.
 	AbsentInterval time.Duration
 	// UpgradeTimeout limits the time for a new version to become ready, and
 	// RetireTimeout how long the old one continues for calls in progress.

@@ -26,6 +26,7 @@ type Plugin struct {
 
 	wake      bell       // rings when a process is wanted
 	probation *probation // used by run only
+	absences  int        // checks in a row that found nothing for it here; used by run only
 	freedAt   time.Time  // when names were last claimed that had become free
 	patience  time.Time  // until when it runs although it is withdrawn and has no tasks
 
