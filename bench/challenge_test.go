@@ -101,7 +101,7 @@ limits { rpc_max_conns_per_client = 0 }
 		a.saveProfile(b, "heap?gc=1", filepath.Join(dir, "heap"))
 	}
 	time.Sleep(30 * time.Second)
-	a.reportKept(b, "after-")
+	a.reportKept(b, "after-", atOnce)
 	cancel()
 	nodes.Wait()
 	a.stop()

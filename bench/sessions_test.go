@@ -84,7 +84,7 @@ limits { rpc_max_conns_per_client = 0 }
 		b.ReportMetric(100*(a.cpu()-cpu)/took.Seconds(), "%-of-a-core")
 		b.ReportMetric(float64(a.index(b)-index)/took.Minutes(), "entries/min")
 		b.ReportMetric(float64(field(a.cmd.Process.Pid, "smaps_rollup", "Pss_Anon")-memory)/float64(idleSessions), "anonymous-kB/session")
-		a.reportKept(b, "idle-")
+		a.reportKept(b, "idle-", atOnce)
 		if dir := os.Getenv("DROVER_BENCH_PROFILES"); dir != "" {
 			for _, kind := range []string{"heap?gc=1", "goroutine?debug=1", "profile?seconds=20"} {
 				name, _, _ := strings.Cut(kind, "?")
