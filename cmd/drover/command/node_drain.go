@@ -128,7 +128,7 @@ func (d *drain) run(ctx context.Context, s *session, n *model.Node, exact bool) 
 // watchDrain prints the changes of a node's allocs until the drain is complete.
 func (s *session) watchDrain(ctx context.Context, nodeID string, ignoreSystem bool) error {
 	s.step("Monitoring the drain of node %q: Ctrl-C ends the monitoring, not the drain", s.id(nodeID))
-	said := map[string]string{}
+	said, ended := map[string]string{}, 0
 	q := &client.Query{}
 	for {
 		n, _, err := s.client.Node(ctx, nodeID, nil)
@@ -147,6 +147,13 @@ func (s *session) watchDrain(ctx context.Context, nodeID string, ignoreSystem bo
 		case n.DrainStrategy == nil:
 			s.step("The drain of node %q is complete", s.id(nodeID))
 			return nil
+		case left > 0 || len(allocs) == 0:
+			ended = 0
+		case ended == 1: // at first, servers may be about to end the drain
+			s.step("All allocations have ended. The drain goes on until their replacements have the data that moves to them, or to its deadline")
+			fallthrough
+		default:
+			ended++
 		}
 		q.WaitIndex, q.WaitTime = meta.Index, time.Second
 	}

@@ -17,10 +17,7 @@ import (
 // goes to "b0" on another node.
 func moving(t *testing.T, disk *model.EphemeralDisk, s model.DrainStrategy) *world {
 	w := newWorld(t)
-	w.apply(&fsm.UpsertJob{Job: &model.Job{
-		Region: "global", Namespace: "default", ID: "web", Name: "web", Type: model.JobTypeService, Priority: 60, NodePool: "default", Datacenters: []string{"*"},
-		TaskGroups: []*model.TaskGroup{{Name: "g", Count: 1, EphemeralDisk: disk, Migrate: &model.MigrateStrategy{MaxParallel: 1}, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec"}}}},
-	}})
+	w.movingJob(disk, 1)
 	w.place("a0", "web", 0, "n1", "")
 	w.drain("n1", s)
 	w.decide()
@@ -28,6 +25,14 @@ func moving(t *testing.T, disk *model.EphemeralDisk, s model.DrainStrategy) *wor
 	w.report("a0", model.AllocClientStatusComplete)
 	w.decide()
 	return w
+}
+
+// movingJob registers a job whose group has that disk.
+func (w *world) movingJob(disk *model.EphemeralDisk, count int) {
+	w.apply(&fsm.UpsertJob{Job: &model.Job{
+		Region: "global", Namespace: "default", ID: "web", Name: "web", Type: model.JobTypeService, Priority: 60, NodePool: "default", Datacenters: []string{"*"},
+		TaskGroups: []*model.TaskGroup{{Name: "g", Count: count, EphemeralDisk: disk, Migrate: &model.MigrateStrategy{MaxParallel: 1}, Tasks: []*model.Task{{Name: "t", Driver: "raw_exec"}}}},
+	}})
 }
 
 // placePending places an alloc that has not started.
@@ -53,6 +58,44 @@ func TestADrainIsCompleteOnlyWhenTheDataHasLeftToo(t *testing.T) {
 		w.decide(drain.Controller{}.Keys(state.Change{New: w.store.View().AllocByID("b0")})...)
 		if w.draining("n1") {
 			t.Errorf("the successor is %s and the node drains for ever", status)
+		}
+	}
+}
+
+func TestADrainAwaitsRoomForWhatIsToGetTheData(t *testing.T) {
+	start := func() *world {
+		w := newWorld(t)
+		w.movingJob(moves, 1)
+		w.place("a0", "web", 0, "n1", "")
+		w.drain("n1", model.DrainStrategy{Deadline: time.Hour})
+		w.decide()
+		w.report("a0", model.AllocClientStatusComplete)
+		w.decide()
+		if !w.draining("n1") {
+			t.Fatal("the drain is complete though nobody has the data yet")
+		}
+		return w
+	}
+	job := func(w *world) *model.Job { return w.store.View().JobByID("default", "web") }
+	for what, then := range map[string]func(*world) state.Change{
+		"the successor is placed and has the data": func(w *world) state.Change {
+			w.placePending("b0", "web", "n2", "a0")
+			w.report("b0", model.AllocClientStatusRunning)
+			return state.Change{Table: state.TableAllocs, New: w.store.View().AllocByID("b0")}
+		},
+		"the job is to have no alloc any more": func(w *world) state.Change {
+			w.movingJob(moves, 0)
+			return state.Change{Table: state.TableJobs, New: job(w)}
+		},
+		"the data is not to move any more": func(w *world) state.Change {
+			before := job(w)
+			w.movingJob(&model.EphemeralDisk{Sticky: true, SizeMB: 10}, 1)
+			return state.Change{Table: state.TableJobs, Old: before, New: job(w)}
+		},
+	} {
+		w := start()
+		if w.decide(drain.Controller{}.Keys(then(w))...); w.draining("n1") {
+			t.Errorf("%s, and the node drains for ever", what)
 		}
 	}
 }

@@ -39,7 +39,7 @@ var _ control.Controller = Controller{}
 
 var declaration = control.Declaration{
 	Name:   "drains",
-	Wakes:  []string{state.TableNodes, state.TableAllocs},
+	Wakes:  []string{state.TableNodes, state.TableAllocs, state.TableJobs},
 	Reads:  []string{state.TableNodes, state.TableAllocs, state.TableJobs, state.TableJobVersions},
 	Writes: []fsm.Command{(*fsm.UpdateNodeDrain)(nil), (*fsm.UpdateDesiredTransitions)(nil)},
 }
@@ -60,6 +60,9 @@ func (Controller) Keys(c state.Change) []string {
 			return []string{nodeKey + obj.NodeID}
 		}
 		return []string{nodeKey + obj.NodeID, jobKey + obj.Namespace + "/" + obj.JobID}
+	}
+	if c.Table == state.TableJobs {
+		return keysOfJob(c)
 	}
 	return nil
 }
@@ -92,7 +95,7 @@ func (w *work) nodes(key string) []*model.Node {
 	} else {
 		ns, job, _ := strings.Cut(strings.TrimPrefix(key, jobKey), "/")
 		for _, a := range w.in.View.AllocsByJob(ns, job) {
-			if !a.ClientTerminalStatus() || a.NextAllocation != "" && w.movesData(a) {
+			if !a.ClientTerminalStatus() || w.movesData(a) {
 				ids = append(ids, a.NodeID)
 			}
 		}
@@ -218,26 +221,6 @@ func (w *work) driversOf(a *model.Allocation) (out []*model.TaskCSIPluginConfig)
 func (w *work) usesVolumes(a *model.Allocation) bool {
 	tg := w.specOf(a)
 	return tg != nil && len(tg.CSIRequests()) > 0 && len(w.driversOf(a)) == 0
-}
-
-// dataLeaves reports whether the data of an ended alloc of the node is still to go to the
-// node of its successor, which is pending until it has the data.
-func (w *work) dataLeaves(n *model.Node) bool {
-	for _, a := range w.in.View.AllocsByNode(n.ID) {
-		if !a.ClientTerminalStatus() || a.NextAllocation == "" || !w.movesData(a) {
-			continue
-		}
-		next := w.in.View.AllocByID(a.NextAllocation)
-		if next != nil && next.NodeID != n.ID && next.ClientStatus == model.AllocClientStatusPending && !next.TerminalStatus() {
-			return true
-		}
-	}
-	return false
-}
-
-func (w *work) movesData(a *model.Allocation) bool {
-	tg := w.specOf(a)
-	return tg != nil && tg.EphemeralDisk.Moves()
 }
 
 func (w *work) specOf(a *model.Allocation) *model.TaskGroup {

@@ -666,7 +666,7 @@ func TestALostAllocThatIsNotReplacedHoldsItsPlaceUntilSomebodyForcesIt(t *testin
 	}
 	yes := true
 	a.DesiredTransition.ForceReschedule = &yes
-	expect(t, reconcile.Service(b.Input), "place j.g[0] v0")
+	expect(t, reconcile.Service(b.Input), "place j.g[0] v0 after a")
 }
 
 func TestWhatIsMissingIsPlacedInPartsOfBoundedSize(t *testing.T) {

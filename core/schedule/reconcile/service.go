@@ -178,7 +178,9 @@ func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 	dep, now := r.join(tg), r.spend(tg, want)
 	r.res.grow(now)
 	for _, name := range s.freeNames(r.Job, now) {
-		r.res.Place = append(r.res.Place, Placement{Job: r.Job, Group: tg, Name: name, Deployment: dep})
+		p := Placement{Job: r.Job, Group: tg, Name: name, Deployment: dep}
+		p.Previous, p.Reschedule = r.owed(s.vacated[name])
+		r.res.Place = append(r.res.Place, p)
 	}
 	u.Place += uint64(want)
 	r.pending = true

@@ -31,6 +31,8 @@ type slots struct {
 	// beside has, by the alloc that holds a place, those that claim it too and are not
 	// counted: if the place is not needed any more, they end with it.
 	beside map[string][]*model.Allocation
+	// vacated has, by name, the newest allocs of their places that have been stopped.
+	vacated map[string]*model.Allocation
 
 	taken       map[string]bool // names that are not free; nil: not known yet
 	lowest      int             // names below this index are not free any more
@@ -88,6 +90,9 @@ func (r *run) sortHistory(s *slots, a *model.Allocation, newest bool) {
 	switch {
 	case !newest || !r.holdsThoughLost(s.tg, a):
 		r.bury(a)
+		if newest && !r.isCanary(a) {
+			s.vacate(a)
+		}
 		return
 	case !r.isCanary(a):
 		s.kept = append(s.kept, a)
