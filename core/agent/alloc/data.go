@@ -151,7 +151,7 @@ func (r *Runner) fetchData(ctx context.Context, before string) error {
 	}
 	text := fmt.Sprintf("The data of alloc %s has been moved here: %d files and folders, %s", before, sum.Entries, bytesText(sum.Bytes))
 	if sum.Skipped > 0 {
-		text += fmt.Sprintf("; %d devices, sockets and FIFOs were left behind", sum.Skipped)
+		text += fmt.Sprintf("; %d devices, sockets, FIFOs and too long paths were left behind", sum.Skipped)
 	}
 	r.noteTasks(text)
 	return nil

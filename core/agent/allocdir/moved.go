@@ -39,7 +39,7 @@ type Manifest struct {
 // Summary is the last entry of the stream: without it the stream broke off.
 type Summary struct {
 	Bytes, Entries int64
-	Skipped        int64 // devices, sockets and FIFOs, which do not move
+	Skipped        int64 // devices, sockets, FIFOs and too long paths, which do not move
 }
 
 // The stream is a tar archive. Its first and its last entry have names that no data has,

@@ -157,6 +157,30 @@ func TestDevicesDoNotMoveAndNothingRunsAsItsOwner(t *testing.T) {
 	}
 }
 
+func TestFoldersWithoutEndDoNotKeepTheRestFromMoving(t *testing.T) {
+	from, to := pair(t)
+	data := filepath.Join(from.Path, "alloc", "data")
+	do(t, os.WriteFile(filepath.Join(data, "wanted"), []byte("yes"), 0o644))
+	at, err := os.OpenRoot(data)
+	do(t, err)
+	for range 60 { // of 100 bytes each
+		long := strings.Repeat("x", 99)
+		do(t, at.Mkdir(long, 0o755))
+		next, err := at.OpenRoot(long)
+		do(t, err, at.Close())
+		at = next
+	}
+	do(t, at.Close())
+	sum, err := to.Receive(sent(t, from, allocdir.Owner{}), web, receipt)
+	do(t, err, to.Adopt(web))
+	if body, err := os.ReadFile(filepath.Join(to.Path, "alloc", "data", "wanted")); string(body) != "yes" {
+		t.Errorf("what could move has not moved: %q, %v", body, err)
+	}
+	if sum.Skipped != 1 {
+		t.Errorf("%d entries are said to be left behind, not the first one that is too deep", sum.Skipped)
+	}
+}
+
 func TestAFolderThatATaskReplacedByALinkIsNotSent(t *testing.T) {
 	from, to := pair(t)
 	do(t, os.WriteFile(filepath.Join(from.Secrets("web"), "token"), []byte("s3cret"), 0o600),

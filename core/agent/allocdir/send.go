@@ -20,7 +20,7 @@ import (
 
 // Send writes the data of an ended alloc as a stream: the folders of Movable that it has.
 // It never reads outside of them, whatever links a task has left there. Links are sent as
-// links; devices, sockets and FIFOs are not sent.
+// links; devices, sockets, FIFOs and what has a path of more than maxPath bytes are not sent.
 func (d Dir) Send(w io.Writer, tasks []string, owner Owner) error {
 	folders, closeAll, err := d.openMovable(Movable(tasks))
 	if err != nil {
@@ -32,7 +32,7 @@ func (d Dir) Send(w io.Writer, tasks []string, owner Owner) error {
 	about := Manifest{Version: streamVersion, Owner: owner, Used: &used}
 	for _, f := range folders {
 		err := f.walk(func(_ string, info fs.FileInfo) error {
-			if sendable(info.Mode()) {
+			if sendable(info) {
 				about.Entries++
 				about.Bytes += sizeOf(info)
 				if info.Mode().IsRegular() {
@@ -105,7 +105,9 @@ func (d Dir) openMovable(names []string) (folders []folder, closeAll func(), err
 	return folders, closeAll, nil
 }
 
-// walk calls do for the folder and all that is in it, a folder before its content.
+// walk calls do for the folder and all that is in it, a folder before its content. What has
+// too long a path is not looked into, and do gets no info about it: a task that makes folders
+// in folders without end must neither keep the rest from being sent nor the node busy.
 func (f folder) walk(do func(name string, info fs.FileInfo) error) error {
 	if err := f.walkAt(".", do); err != nil {
 		return fmt.Errorf("read %q of the alloc: %w", f.name, err)
@@ -114,6 +116,9 @@ func (f folder) walk(do func(name string, info fs.FileInfo) error) error {
 }
 
 func (f folder) walkAt(name string, do func(name string, info fs.FileInfo) error) error {
+	if len(f.name)+1+len(name) > maxPath {
+		return do(name, nil)
+	}
 	info, err := f.root.Lstat(name)
 	if err != nil {
 		return err
@@ -138,7 +143,13 @@ func (f folder) walkAt(name string, do func(name string, info fs.FileInfo) error
 	return nil
 }
 
-func sendable(m fs.FileMode) bool { return m.IsRegular() || m.IsDir() || m.Type() == fs.ModeSymlink }
+func sendable(info fs.FileInfo) bool {
+	if info == nil {
+		return false
+	}
+	m := info.Mode()
+	return m.IsRegular() || m.IsDir() || m.Type() == fs.ModeSymlink
+}
 
 func sizeOf(info fs.FileInfo) int64 {
 	if info.Mode().IsRegular() {
@@ -173,7 +184,7 @@ func (s *sender) note(name string, v any) error {
 }
 
 func (s *sender) entry(f folder, name string, info fs.FileInfo) error {
-	if !sendable(info.Mode()) {
+	if !sendable(info) {
 		s.sent.Skipped++
 		return nil
 	}
