@@ -242,7 +242,7 @@ func (f *fetching) try(ctx context.Context) (sum allocdir.Summary, err error) {
 		in.CloseWithError(err) // nil becomes io.EOF
 		fetched <- err
 	}()
-	sum, err = f.r.dir.Receive(out, f.tasks, allocdir.Receipt{MostBytes: f.most, Owner: owner, Progress: func(done, total int64) {
+	sum, err = f.r.dir.Receive(out, f.tasks, allocdir.Receipt{MostBytes: f.most, Owner: owner, Room: f.r.dir.Room, Progress: func(done, total int64) {
 		f.r.setFetching("", &driver.Progress{Phase: "Moving data", Done: done, Total: total, Unit: "bytes"})
 	}})
 	if err == nil {

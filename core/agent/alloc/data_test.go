@@ -201,6 +201,18 @@ func TestAnAllocStartsWithoutDataThatCannotBeHadAndSaysWhy(t *testing.T) {
 	}
 }
 
+func TestAMoveOfDataThatIsSlowSaysWhatItWaitsFor(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		a, _ := mover(b, func(context.Context, int64, func(string), func([]byte) error) error {
+			return errdefs.ResourceExhaustedf("the disk has no room")
+		})
+		b.run(a)
+		time.Sleep(time.Minute)
+		b.hasEvent("web", `step "previous alloc's data" of the group has taken 30s: tries again in`)
+		b.hasEvent("web", "the disk has no room")
+	})
+}
+
 func TestAnAllocThatIsStoppedWhileItsDataMovesNeverStarts(t *testing.T) {
 	with(t, func(t *testing.T, b *bed) {
 		a, _ := mover(b, func(ctx context.Context, _ int64, waits func(string), _ func([]byte) error) error {

@@ -327,8 +327,11 @@ func (r *Runner) noteSlowGroup(try uint64) {
 		return
 	}
 	text := fmt.Sprintf("step %q of the group has taken %s; it waits for the %s", step.Name, r.cfg.Limits.Slow, step.Owner)
-	if step.Name == GroupClaims && r.groupDetail != "" {
+	switch {
+	case step.Name == GroupClaims && r.groupDetail != "":
 		text += ": " + r.groupDetail
+	case step.Name == GroupPreviousData && r.fetchingDetail != "": // it may wait for room on this node
+		text = fmt.Sprintf("step %q of the group has taken %s: %s", step.Name, r.cfg.Limits.Slow, r.fetchingDetail)
 	}
 	if !step.Deadline.IsZero() {
 		text += fmt.Sprintf(" and ends at the latest after %s", step.Limit)

@@ -251,6 +251,36 @@ func TestMoreThanTheDiskOfTheAllocIsNotTaken(t *testing.T) {
 	do(t, err)
 }
 
+func TestNothingOfTheDataIsWrittenWithoutRoomForAllOfIt(t *testing.T) {
+	from, to := pair(t)
+	do(t, os.WriteFile(filepath.Join(from.Path, "alloc", "data", "big"), bytes.Repeat([]byte("x"), 3<<20), 0o644))
+	large := receipt
+	large.MostBytes = 10 << 20
+	full := errdefs.ResourceExhaustedf("full")
+	for name, free := range map[string]int64{"already": 2 << 20, "meanwhile": 3 << 20} {
+		asked := int64(0)
+		large.Room = func(n int64) error {
+			if asked = max(asked, n); n > free {
+				return full
+			}
+			free -= n / 2 // others write as well
+			return nil
+		}
+		if _, err := to.Receive(sent(t, from, allocdir.Owner{}), web, large); !errors.Is(err, full) {
+			t.Errorf("%s: it ends with %v", name, err)
+		}
+		if asked != 3<<20 {
+			t.Errorf("%s: room was asked for %d bytes", name, asked)
+		}
+		if _, err := os.Stat(filepath.Join(to.Path, "web", "private", "moved")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: something is left: %v", name, err)
+		}
+	}
+	if err := to.Room(1 << 60); !errdefs.IsResourceExhausted(err) {
+		t.Errorf("there is room for 2^60 bytes: %v", err)
+	}
+}
+
 func TestHolesMoveAsHolesAndTakeNoRoom(t *testing.T) {
 	from, to := pair(t)
 	name := filepath.Join(from.Local("web"), "database")

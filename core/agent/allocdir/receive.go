@@ -26,6 +26,9 @@ type Receipt struct {
 	MostBytes int64
 	// Owner is what tasks without a user run as on this node.
 	Owner Owner
+	// Room is called before bytes are written and returns an error if the disk has no room for
+	// that many; it may be nil. See Dir.Room.
+	Room func(bytes int64) error
 	// Progress is called now and then; it may be nil.
 	Progress func(done, total int64)
 }
@@ -114,6 +117,9 @@ func (r *receiver) all(wanted []string) (Summary, error) {
 	if r.about.Version != streamVersion {
 		return Summary{}, errdefs.InvalidArgumentf("the data of the previous alloc has the version %d, this node reads %d; run the same version on both nodes", r.about.Version, streamVersion)
 	}
+	if err := r.room(bytes); err != nil {
+		return Summary{}, err
+	}
 	r.report()
 	for {
 		h, err := r.in.Next()
@@ -138,6 +144,13 @@ func (r *receiver) admit(bytes, entries int64) error {
 		return errdefs.InvalidArgumentf("the data of the previous alloc has %d files and folders; at most %d are moved", entries, MostMoved)
 	}
 	return nil
+}
+
+func (r *receiver) room(bytes int64) error {
+	if r.how.Room == nil {
+		return nil
+	}
+	return r.how.Room(bytes)
 }
 
 func (r *receiver) report() {
@@ -232,6 +245,9 @@ func (r *receiver) file(name string, h *tar.Header) error {
 		return r.admit(r.used, r.got.Entries)
 	}}
 	for {
+		if err := r.room(min(progressEvery, h.Size)); err != nil {
+			return err
+		}
 		n, err := io.CopyN(out, r.in, progressEvery)
 		r.got.Bytes += n
 		r.report()
