@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/drover-project/drover/core/api"
@@ -32,9 +33,6 @@ const (
 	leaveCall = 10 * time.Second
 	// leaveServer is the time limit for a server to leave.
 	leaveServer = 15 * time.Second
-	// drainedBy is the key and leftByItself the value in a drain's metadata that
-	// distinguish the drain of a leaving node from one that an operator started.
-	drainedBy, leftByItself = "message", "shutting down"
 )
 
 // leaves reports whether the agent leaves its cluster when it is stopped by this signal:
@@ -74,11 +72,7 @@ func (d *Daemon) drainNode(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, wait+config.Duration(d.cfg().Client.MaxKillTimeout, 0)+leaveGrace)
 	defer cancel()
 	d.log.Info("the node leaves; draining its allocs first", "deadline", spec.Deadline, "ignore_system_jobs", spec.IgnoreSystemJobs)
-	id := d.node.NodeID()
-	err := d.asNode(ctx, http.MethodPut, "/drain", &api.NodeDrainRequest{
-		NodeID: id, DrainSpec: &api.DrainSpec{Deadline: spec.Deadline, IgnoreSystemJobs: spec.IgnoreSystemJobs}, Meta: map[string]string{drainedBy: leftByItself},
-	}, nil)
-	if err != nil {
+	if err := d.departure().begin(ctx, api.DrainSpec{Deadline: spec.Deadline, IgnoreSystemJobs: spec.IgnoreSystemJobs}); err != nil {
 		return fmt.Errorf("drain the node: %w", err)
 	}
 	tick := time.NewTicker(leavePoll)
@@ -99,8 +93,11 @@ func (d *Daemon) drainNode(ctx context.Context) error {
 	}
 }
 
-// comeBack makes a node eligible again that had drained itself. It does not undo
-// what an operator has changed since.
+func (d *Daemon) departure() *departure {
+	return &departure{ask: d.asNode, nodeID: d.node.NodeID(), file: filepath.Join(d.dataDir, "client", "returned")}
+}
+
+// comeBack makes a node eligible again that had drained itself.
 func (d *Daemon) comeBack(ctx context.Context) error {
 	if d.cfg().Client.Drain == nil {
 		return nil
@@ -110,19 +107,7 @@ func (d *Daemon) comeBack(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	var n model.Node
-	if err := d.asNode(ctx, http.MethodGet, "", nil, &n); err != nil {
-		return err
-	}
-	switch {
-	case n.LastDrain == nil || n.LastDrain.Meta[drainedBy] != leftByItself:
-		return nil
-	case n.DrainStrategy != nil: // the agent ended during the drain
-		return d.asNode(ctx, http.MethodPut, "/drain", &api.NodeDrainRequest{NodeID: n.ID, MarkEligible: true}, nil)
-	case n.SchedulingEligibility == model.NodeSchedulingIneligible:
-		return d.asNode(ctx, http.MethodPut, "/eligibility", &api.NodeEligibilityRequest{NodeID: n.ID, Eligibility: model.NodeSchedulingEligible}, nil)
-	}
-	return nil
+	return d.departure().end(ctx)
 }
 
 // asNode sends a request about the agent's node to this agent's API, which forwards
@@ -151,7 +136,11 @@ func (d *Daemon) asNode(ctx context.Context, method, what string, body, answer a
 	if err != nil {
 		return errdefs.Unavailablef("read the answer of the servers: %w", err)
 	}
-	if resp.StatusCode != http.StatusOK {
+	switch {
+	case resp.StatusCode == http.StatusOK:
+	case resp.StatusCode/100 == 4:
+		return errdefs.FailedPreconditionf("the servers refused with %d: %s", resp.StatusCode, bytes.TrimSpace(text))
+	default:
 		return errdefs.Unavailablef("the servers answered %d: %s", resp.StatusCode, bytes.TrimSpace(text))
 	}
 	if answer == nil {
