@@ -238,7 +238,8 @@ func newsOf(view *state.View, req *updateRequest) (news []*model.AllocReport, wh
 }
 
 // EvalsOf returns one eval for each job of which, by the news of nodes, an alloc has
-// failed, reconnected, or become healthy so that another may be stopped. It is pure.
+// failed, reconnected, been stopped, or become healthy so that another may be stopped. It is
+// pure.
 func EvalsOf(view *state.View, updates []*model.AllocReport, now time.Time, newID func() string) []*model.Evaluation {
 	var evals []*model.Evaluation
 	seen := map[model.JobKey]bool{}
@@ -252,13 +253,18 @@ func EvalsOf(view *state.View, updates []*model.AllocReport, now time.Time, newI
 			continue
 		}
 		job := view.JobByID(old.Namespace, old.JobID)
-		if job == nil || job.Stop && trigger != model.EvalTriggerReconnect {
+		if job == nil || job.Stop && trigger != model.EvalTriggerReconnect || trigger == model.EvalTriggerAllocStop && runsToItsEnd(job) {
 			continue
 		}
 		seen[old.JobKey()] = true
 		evals = append(evals, model.NewEvaluation(newID(), trigger, job, now))
 	}
 	return evals
+}
+
+// runsToItsEnd reports whether allocs of a job end by themselves.
+func runsToItsEnd(job *model.Job) bool {
+	return job.Type == model.JobTypeBatch || job.Type == model.JobTypeSysBatch
 }
 
 // triggerOf returns the trigger of the eval that an update requires, "" if none.
@@ -269,6 +275,8 @@ func triggerOf(view *state.View, old *model.Allocation, u *model.AllocReport) st
 		return model.EvalTriggerReconnect
 	case status == model.AllocClientStatusFailed && old.ClientStatus != status && !old.ServerTerminalStatus():
 		return model.EvalTriggerRetryFailedAlloc
+	case status == model.AllocClientStatusComplete && old.ClientStatus != status && !old.ServerTerminalStatus():
+		return model.EvalTriggerAllocStop // by servers that were restored to a state of before
 	case hasRival(view, old) && beginsToServe(view, old, old.WithNews(u)):
 		return model.EvalTriggerReconnect
 	}

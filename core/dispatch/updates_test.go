@@ -70,6 +70,33 @@ func TestTheServersClockStampsReportsAndReturns(t *testing.T) {
 	})
 }
 
+func TestAServiceThatEndedThoughItIsWantedIsStartedAgain(t *testing.T) {
+	for kind, want := range map[string]int{model.JobTypeService: 1, model.JobTypeSystem: 1, model.JobTypeBatch: 0, model.JobTypeSysBatch: 0} {
+		inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+			s.register(t, idN1)
+			s.place(t, idN1, "a1") // an older state was restored: the node has stopped a1 since
+			job := s.store.View().JobByID("default", "web").Copy()
+			job.Type = kind
+			s.log.write(t, &fsm.UpsertJob{Job: job})
+			ended := &model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusComplete}
+			for range 2 {
+				if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{ended.ReportSince(nil)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := 0
+			for _, e := range s.store.View().EvalsByJob("default", "web") {
+				if e.TriggeredBy == model.EvalTriggerAllocStop {
+					got++
+				}
+			}
+			if got != want {
+				t.Errorf("%s: %d evaluations begin", kind, got)
+			}
+		})
+	}
+}
+
 // Reports are stored by short ids where all servers read them, and by whole ids if the
 // allocs have changed since the proposal.
 func TestReportsAreStoredByShortIDsWhereThatIsUnderstood(t *testing.T) {
