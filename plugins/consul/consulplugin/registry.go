@@ -104,3 +104,17 @@ func refused(err error) bool {
 	}
 	return status.Code >= 400 && status.Code < 500
 }
+
+// failing reports whether the agent says that it has failed by itself. Some of its versions
+// say so of services that they refuse.
+func failing(err error) bool {
+	var status consul.StatusError
+	return errors.As(err, &status) && status.Code >= 500
+}
+
+// concernsOne reports whether the error of a request about one service says nothing about
+// requests for others: the agent has answered, and has not asked for fewer requests.
+func concernsOne(err error) bool {
+	var status consul.StatusError
+	return errors.As(err, &status) && status.Code != http.StatusTooManyRequests
+}

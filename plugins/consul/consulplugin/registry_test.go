@@ -267,6 +267,53 @@ func TestAServiceThatMayNotBeRemovedKeepsNoOther(t *testing.T) {
 	}
 }
 
+// Some agents answer 500 to what they refuse.
+func TestAServiceThatIsAnsweredWithAnErrorOfTheAgentKeepsNoOther(t *testing.T) {
+	s := server(t)
+	r := open(t, s, nil)
+	old, bad, good := web(), web(), web()
+	old.ID, old.Checks = "web-0", nil
+	bad.ID, good.ID, good.Checks = "web-1", "web-2", nil
+	synchronise(t, r, old)
+	s.Fault = func(r *http.Request) int {
+		if r.URL.Path == "/v1/agent/check/update/web-1-script" {
+			return http.StatusInternalServerError
+		}
+		return 0
+	}
+	refusals := synchronise(t, r, bad, good)
+	if len(refusals) != 1 || refusals[0].ID != "web-1" || !strings.Contains(refusals[0].Reason, "500") || refusals[0].Login {
+		t.Errorf("refusals %+v; want that of the service which the agent does not take", refusals)
+	}
+	if s.Service("web-2") == nil {
+		t.Error("the service after the one that fails is not registered")
+	}
+	if s.Service("web-0") != nil {
+		t.Error("the service that is not offered any more is still registered")
+	}
+}
+
+func TestAnAgentThatFailsAlwaysIsAway(t *testing.T) {
+	s := server(t)
+	r := open(t, s, nil)
+	old, one, two := web(), web(), web()
+	old.ID, two.ID = "web-0", "web-2"
+	synchronise(t, r, old)
+	s.Fault = func(r *http.Request) int {
+		if r.URL.Path == "/v1/agent/service/register" {
+			return http.StatusInternalServerError
+		}
+		return 0
+	}
+	got, err := r.Sync(t.Context(), registry.SyncRequest{Owner: "n1", Cluster: "default", Services: []registry.Registration{one, two}})
+	if !errdefs.IsUnavailable(err) {
+		t.Errorf("%+v, %v; want Unavailable, since no service is at fault", got, err)
+	}
+	if s.Service("web-0") != nil {
+		t.Error("the service that is not offered any more is still registered")
+	}
+}
+
 func TestTooManyRequestsAndChecksThatAreGoneAreNoRefusals(t *testing.T) {
 	s := server(t)
 	r := open(t, s, nil)

@@ -51,38 +51,64 @@ func (r *Registry) Sync(ctx context.Context, req registry.SyncRequest) (*registr
 	if err != nil {
 		return nil, classified(ctx, fmt.Sprintf("list the services of the Consul agent at %s", c.Address), err)
 	}
+	out, err := c.keepAll(ctx, req, has, checks)
+	if err != nil && !concernsOne(err) {
+		return nil, err
+	}
+	if gone := c.removeOthers(ctx, req, has); gone != nil && (err == nil || !concernsOne(gone)) {
+		err = gone
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// keepAll registers the services of a request. An error with which the agent answers about one
+// of them does not keep it from the others.
+func (c *cluster) keepAll(ctx context.Context, req registry.SyncRequest, has map[string]*consul.AgentService, checks map[string]map[string]bool) (*registry.SyncResult, error) {
 	out := &registry.SyncResult{}
+	answered := false // one at least got another answer than an error of the agent's own
+	var later, broken error
+	for _, s := range req.Services {
+		err := c.keep(ctx, req.Owner, s, req.Credentials[s.ID], has[s.ID], checks)
+		if refused(err) || failing(err) {
+			out.Refusals = append(out.Refusals, registry.Refusal{ID: s.ID, Reason: fmt.Sprintf("service %q: %v", s.Name, err), Login: unknownToken(err)})
+		}
+		answered = answered || !failing(err)
+		err = classified(ctx, fmt.Sprintf("register service %q", s.Name), err)
+		switch {
+		case err == nil, refused(err):
+		case failing(err):
+			broken = cmp.Or(broken, err)
+		case concernsOne(err):
+			later = cmp.Or(later, err)
+		default:
+			return nil, err
+		}
+	}
+	if !answered {
+		later = cmp.Or(later, broken) // the agent is at fault, and not a service
+	}
+	return out, later
+}
+
+// removeOthers deregisters what the owner offers no more.
+func (c *cluster) removeOthers(ctx context.Context, req registry.SyncRequest, has map[string]*consul.AgentService) (first error) {
 	wanted := map[string]bool{}
 	for _, s := range req.Services {
 		wanted[s.ID] = true
-		err := c.keep(ctx, req.Owner, s, req.Credentials[s.ID], has[s.ID], checks)
-		switch {
-		case refused(err):
-			out.Refusals = append(out.Refusals, registry.Refusal{ID: s.ID, Reason: fmt.Sprintf("service %q: %v", s.Name, err), Login: unknownToken(err)})
-		case err != nil:
-			return nil, classified(ctx, fmt.Sprintf("register service %q", s.Name), err)
-		}
 	}
-	var stays error // that of a service which may not be removed; the others are
 	for _, id := range slices.Sorted(maps.Keys(has)) {
-		s := has[id]
-		if wanted[id] || s.Meta[metaOwner] != req.Owner {
-			continue
+		if s := has[id]; !wanted[id] && s.Meta[metaOwner] == req.Owner {
+			err := classified(ctx, fmt.Sprintf("deregister service %q", s.Service), c.remove(ctx, id, s, req.Credentials[id]))
+			if err != nil && !concernsOne(err) {
+				return err
+			}
+			first = cmp.Or(first, err)
 		}
-		err := c.remove(ctx, id, s, req.Credentials[id])
-		if err == nil {
-			continue
-		}
-		err, again := classified(ctx, fmt.Sprintf("deregister service %q", s.Service), err), !refused(err)
-		if again {
-			return nil, err
-		}
-		stays = cmp.Or(stays, err)
 	}
-	if stays != nil {
-		return nil, stays
-	}
-	return out, nil
+	return first
 }
 
 // remove deregisters a service, with the credential with which it was registered while that
