@@ -5,6 +5,7 @@ package agentlog_test
 
 import (
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,6 +176,31 @@ func TestLevelFormatAndFileChangeWhileTheAgentRuns(t *testing.T) {
 	}
 	if l.File() != filepath.Join(dir, "drover.log") {
 		t.Error(l.File())
+	}
+}
+
+func TestWhatLibrariesLogHasALevelAndTheFormatOfTheLog(t *testing.T) {
+	out := &testkit.Journal{}
+	o := agentlog.Options{Level: "DEBUG", JSON: true}
+	l, err := agentlog.Open("agent", out, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	before := log.Writer()
+	release := l.Collect()
+	log.Print("someone sent garbage")
+	o.Level = "INFO"
+	if err := l.Apply(o); err != nil {
+		t.Error(err)
+	}
+	log.Print("and again")
+	release()
+	if log.Writer() != before {
+		t.Error("the standard logger is not as it was")
+	}
+	if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `"@level":"debug"`) || !strings.Contains(text, `"@message":"someone sent garbage"`) {
+		t.Errorf("standard error:\n%s", text)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -98,6 +99,19 @@ func (l *Log) Apply(o Options) error {
 		_ = oldFile.Close() // its lines are on disk, and no more will be written
 	}
 	return nil
+}
+
+// Collect makes what libraries write to Go's standard logger a part of this log, at level DEBUG:
+// they write there what strangers have sent, which would otherwise be lines of no level and
+// format. release ends it.
+func (l *Log) Collect() (release func()) {
+	before, flags := log.Writer(), log.Flags()
+	log.SetFlags(0)
+	log.SetOutput(l.Named("library").StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}))
+	return func() {
+		log.SetOutput(before)
+		log.SetFlags(flags)
+	}
 }
 
 // File returns the path of the log file, "" if there is none.

@@ -262,6 +262,7 @@ func (c *Command) Run(args []string) int {
 		return 1
 	}
 	defer log.Close()
+	defer log.Collect()()
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
 	}
