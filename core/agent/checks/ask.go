@@ -124,6 +124,7 @@ func askHTTP(ctx context.Context, t Target) Outcome {
 	}
 	transport := &http.Transport{
 		DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader,
+		ForceAttemptHTTP2: true, // some servers with TLS speak nothing else
 		// Not the context that the transport gives: with that, connections and TLS handshakes
 		// that nobody answers go on after the check, for minutes or for ever.
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
@@ -198,10 +199,15 @@ func askGRPC(ctx context.Context, t Target) Outcome {
 }
 
 // askScript runs a command in the task: exit code 0 is a success, 1 a warning, and every
-// other a failure.
+// other a failure. Of a command that does not end the output says where it was.
 func askScript(ctx context.Context, t Target) Outcome {
 	code, output, err := t.Script(ctx)
 	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		if output == "" {
+			output = "the script has printed nothing"
+		}
+		return Outcome{Status: Failure, Output: output}
 	case err != nil:
 		return failed(fmt.Errorf("run the script: %w", err))
 	case code == 0:

@@ -89,6 +89,19 @@ func TestAnHTTPCheckAsksAsItSays(t *testing.T) {
 	}
 }
 
+func TestAServerThatSpeaksOnlyHTTP2IsAsked(t *testing.T) {
+	server := httptest.NewUnstartedServer(site())
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP2(true)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	check := &model.ServiceCheck{Type: "http", Protocol: "https", Path: "/ok", TLSSkipVerify: true, Timeout: time.Minute}
+	if o := ask(t, checks.Target{Check: check, Address: server.Listener.Addr().String()}); o.Status != checks.Success || o.Code != http.StatusNoContent {
+		t.Errorf("%+v", o)
+	}
+}
+
 // What a check does not read must not be sent: a node would otherwise carry it each second.
 func TestAGigabyteIsNeitherReadNorWaitedFor(t *testing.T) {
 	for name, status := range map[string]int{"success": http.StatusOK, "failure": http.StatusInternalServerError, "redirect": http.StatusFound} {
@@ -187,6 +200,19 @@ func TestTheExitCodeOfAScriptIsTheResult(t *testing.T) {
 		o := ask(t, checks.Target{Check: &model.ServiceCheck{Type: "script", Timeout: time.Minute}, Script: func(context.Context) (int, string, error) { return code, "said", nil }})
 		if o.Status != want || !strings.Contains(o.Output, "said") {
 			t.Errorf("exit code %d: %+v", code, o)
+		}
+	}
+}
+
+func TestTheOutputOfAScriptThatDoesNotEndSaysWhereItWas(t *testing.T) {
+	for printed, want := range map[string]string{
+		"wait for the database": "no answer within the timeout of 1ms: wait for the database",
+		"":                      "no answer within the timeout of 1ms: the script has printed nothing",
+	} {
+		hangs := func(ctx context.Context) (int, string, error) { <-ctx.Done(); return 0, printed, ctx.Err() }
+		o := ask(t, checks.Target{Check: &model.ServiceCheck{Type: "script", Timeout: time.Millisecond}, Script: hangs})
+		if o.Status != checks.Failure || o.Output != want {
+			t.Errorf("%+v, want %q", o, want)
 		}
 	}
 }
