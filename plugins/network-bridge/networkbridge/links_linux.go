@@ -337,22 +337,29 @@ func (s settings) inspect(rec *record) error {
 	return s.inspectRules(rec)
 }
 
-// forgetConnections ends the kernel's translation of connections to allocs that are gone,
-// since others may get their addresses. What it does not find is no error.
-func forgetConnections(six bool, gone func(netip.Addr) bool) {
+// forgetFlows makes the kernel decide anew about flows that are outdated. What it does not find
+// is no error.
+func forgetFlows(six bool, stale func(flow) bool) {
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
 		if family == unix.AF_INET6 && !six {
 			continue
 		}
-		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, toGone(gone))
+		_, _ = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowFilter(stale))
 	}
 }
 
-// toGone matches connections whose answers would come from an address that is gone.
-type toGone func(netip.Addr) bool
+// flowFilter matches flows of the kernel.
+type flowFilter func(flow) bool
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (gone toGone) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
-	a, ok := netip.AddrFromSlice(flow.Reverse.SrcIP)
-	return ok && gone(a.Unmap())
+func (stale flowFilter) MatchConntrackFlow(has *netlink.ConntrackFlow) bool {
+	at := func(ip net.IP, port uint16) netip.AddrPort {
+		a, _ := netip.AddrFromSlice(ip)
+		return netip.AddrPortFrom(a.Unmap(), port)
+	}
+	f, r := has.Forward, has.Reverse
+	return stale(flow{
+		udp: f.Protocol == unix.IPPROTO_UDP, from: at(f.SrcIP, f.SrcPort), to: at(f.DstIP, f.DstPort),
+		answer: at(r.SrcIP, r.SrcPort), back: at(r.DstIP, r.DstPort),
+	})
 }

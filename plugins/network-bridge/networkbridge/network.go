@@ -68,7 +68,7 @@ type settings struct {
 // Network is the network plugin.
 type Network struct {
 	store *store
-	ended *ended
+	flows *forgetter
 
 	mu  sync.Mutex
 	set settings
@@ -78,7 +78,7 @@ var _ network.Network = (*Network)(nil)
 
 // New returns a plugin that keeps its records and namespaces in dir, an absolute path.
 func New(dir string) *Network {
-	return &Network{store: newStore(dir), ended: newEnded(forgetConnections), set: settings{name: "nomad", fixed: &sync.Map{}}}
+	return &Network{store: newStore(dir), flows: newForgetter(forgetFlows), set: settings{name: "nomad", fixed: &sync.Map{}}}
 }
 
 // Info implements network.Network.
@@ -207,7 +207,7 @@ func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attac
 // what is requested, or a new one with free addresses.
 func (n *Network) plan(ctx context.Context, set settings, r network.Request) (*record, error) {
 	rec, same, err := n.announce(ctx, set, r)
-	if errdefs.IsResourceExhausted(err) && n.ended.wait(ctx) { // some addresses are free only now
+	if errdefs.IsResourceExhausted(err) && n.flows.wait(ctx) { // some addresses are free only now
 		rec, same, err = n.announce(ctx, set, r)
 	}
 	if err != nil || same {
@@ -221,7 +221,7 @@ func (n *Network) announce(ctx context.Context, set settings, r network.Request)
 	rec = &record{AllocID: r.AllocID, Network: r.Network, Path: r.Path, Hostname: r.Hostname, Ports: r.Ports, DNS: r.DNS, namespace: n.store.Namespace(r.AllocID)}
 	err = n.store.shared(ctx, func(all map[string]*record) (err error) {
 		if r.Network == bridged {
-			if rec.Addresses, err = set.addresses(r.AllocID, all, n.ended.addresses(set, all)); err != nil {
+			if rec.Addresses, err = set.addresses(r.AllocID, all, n.flows.addresses(set, all)); err != nil {
 				return err
 			}
 		}
@@ -254,7 +254,11 @@ func (n *Network) make(ctx context.Context, set settings, rec *record) error {
 	if err := set.attach(rec); err != nil {
 		return err
 	}
-	return n.store.shared(ctx, func(all map[string]*record) error { return set.openPorts(rec, all) })
+	if err := n.store.shared(ctx, func(all map[string]*record) error { return set.openPorts(rec, all) }); err != nil {
+		return err
+	}
+	n.flows.add(opens(rec))
+	return nil
 }
 
 // Inspect implements network.Network.
@@ -301,7 +305,7 @@ func (n *Network) Destroy(ctx context.Context, allocID string) error {
 			return err
 		}
 		if len(rec.Ports) > 0 {
-			n.ended.add(rec.Addresses)
+			n.flows.add(ends(rec))
 		}
 		if err := remove(rec); err != nil {
 			return err

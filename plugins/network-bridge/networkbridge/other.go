@@ -6,8 +6,6 @@
 package networkbridge
 
 import (
-	"net/netip"
-
 	"github.com/drover-project/drover/plugins/internal/netspace"
 )
 
@@ -26,4 +24,4 @@ func (s settings) closePorts(*record, map[string]*record) error { return nil }
 
 func remove(*record) error { return nil }
 
-func forgetConnections(bool, func(netip.Addr) bool) {}
+func forgetFlows(bool, func(flow) bool) {}
