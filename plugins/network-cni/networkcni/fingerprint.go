@@ -163,9 +163,15 @@ func (n *Network) ready(ctx context.Context, set settings, list *libcni.NetworkC
 	if err := cni.GetStatusNetworkList(ctx, list); err != nil {
 		return fmt.Errorf("network %s%s is not ready: %w", prefix, list.Name, err)
 	}
-	if !set.GC {
-		return nil
+	if !set.GC || !n.changing.TryLock() {
+		return nil // if it is not possible now, it is the next time
 	}
+	defer n.changing.Unlock()
+	return n.collect(ctx, cni, list)
+}
+
+// collect makes the programs of a network remove what belongs to no alloc. n.changing is held.
+func (n *Network) collect(ctx context.Context, cni *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
 	all, err := n.store.All()
 	if err != nil {
 		return err

@@ -53,6 +53,10 @@ type settings struct {
 type Network struct {
 	store netrecords.Store[record]
 
+	// changing is held for reading while a network is made or removed. The specification
+	// forbids GC meanwhile: it would remove what a program is just making.
+	changing sync.RWMutex
+
 	mu       sync.Mutex
 	set      settings
 	changed  chan struct{} // closed when set changes
@@ -127,6 +131,8 @@ func (n *Network) Create(ctx context.Context, r network.Request) (*network.Attac
 	defer cancel()
 	var rec *record
 	err := n.store.Locked(ctx, lockName(r.AllocID), func() (err error) {
+		n.changing.RLock()
+		defer n.changing.RUnlock()
 		rec, err = n.create(ctx, r)
 		return err
 	})
@@ -312,6 +318,8 @@ func (n *Network) Destroy(ctx context.Context, allocID string) error {
 	ctx, cancel := inTime(ctx)
 	defer cancel()
 	return n.store.Locked(ctx, lockName(allocID), func() error {
+		n.changing.RLock()
+		defer n.changing.RUnlock()
 		rec, err := n.store.Get(allocID)
 		if err != nil || rec == nil {
 			return err

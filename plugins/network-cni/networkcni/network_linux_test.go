@@ -266,6 +266,34 @@ func TestStatusAndGarbageCollectionOfVersion11(t *testing.T) {
 	}
 }
 
+func TestNothingIsCollectedWhileANetworkIsMade(t *testing.T) {
+	b := newBed(t)
+	b.program("says", strings.ReplaceAll(strings.Replace(said, "ADD)", "ADD) until [ -e $DIR/go ]; do sleep 0.01; done;", 1), "$DIR", b.dir))
+	b.config("a.conflist", `{"cniVersion": "1.1.0", "name": "says", "plugins": [{"type": "says"}]}`)
+	n := b.fresh()
+	made := make(chan error, 1)
+	go func() {
+		_, err := n.Create(t.Context(), network.Request{AllocID: "web", Network: "cni/says"})
+		made <- err
+	}()
+	for !strings.Contains(b.said(), "ADD") && len(made) == 0 {
+		<-time.After(time.Millisecond)
+	}
+	if f := b.fingerprint(n); !slices.Equal(f.Networks, []string{"cni/says"}) || strings.Contains(b.said(), "GC") {
+		t.Errorf("%+v, and the programs heard:\n%s", f, b.said())
+	}
+	b.write(filepath.Join(b.dir, "go"), "", 0o600)
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	if b.fingerprint(n); !strings.Contains(b.said(), "GC") {
+		t.Errorf("afterwards nothing is collected:\n%s", b.said())
+	}
+	if err := n.Destroy(t.Context(), "web"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Each program fails in its own way. Nothing may be left of the network afterwards.
 func TestProgramsThatHangOrPrintGarbageOrLeaveHalfANetwork(t *testing.T) {
 	for name, c := range map[string]struct{ add, want string }{
