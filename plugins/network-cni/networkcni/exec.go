@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -85,6 +86,9 @@ func run(ctx context.Context, path string, input []byte, environ []string, args 
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ, bytes.NewReader(input), out, messages
 	cmd.WaitDelay = endsWithin
 	endWithChildren(cmd)
+	endWithPlugin(cmd)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	err = cmd.Run()
 	return out, messages, err
 }

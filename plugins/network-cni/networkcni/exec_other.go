@@ -1,10 +1,10 @@
 // Copyright (c) The Drover Authors
 // SPDX-License-Identifier: MPL-2.0
 
-//go:build !unix
+//go:build !linux
 
 package networkcni
 
 import "os/exec"
 
-func endWithChildren(*exec.Cmd) {}
+func endWithPlugin(*exec.Cmd) {}
