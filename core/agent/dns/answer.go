@@ -34,7 +34,7 @@ func (s *Server) services(ctx context.Context, m *dns.Msg, labels []string, clie
 		return
 	}
 	if w.address.IsValid() {
-		m.Answer = addresses(q.Name, q.Qtype, s.ttl(), []netip.Addr{w.address})
+		m.Answer = append(m.Answer, addresses(q.Name, q.Qtype, s.ttl(), []netip.Addr{w.address})...)
 		return
 	}
 	if w.namespace == "" {
@@ -55,7 +55,7 @@ func (s *Server) services(ctx context.Context, m *dns.Msg, labels []string, clie
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	switch q.Qtype {
 	case dns.TypeA, dns.TypeAAAA:
-		s.hosts(ctx, m, list)
+		s.hosts(ctx, m, list, client)
 	case dns.TypeSRV:
 		s.srv(m, list)
 	case dns.TypeANY: // RFC 8482
@@ -92,7 +92,7 @@ const maxRecords = 1000
 
 // hosts answers with the addresses of instances. If all of them are names of machines, one of
 // these is the answer, with what other resolvers say of it.
-func (s *Server) hosts(ctx context.Context, m *dns.Msg, list []Instance) {
+func (s *Server) hosts(ctx context.Context, m *dns.Msg, list []Instance, client netip.Addr) {
 	q := m.Question[0]
 	var ips []netip.Addr
 	host := ""
@@ -106,17 +106,40 @@ func (s *Server) hosts(ctx context.Context, m *dns.Msg, list []Instance) {
 		}
 	}
 	if len(ips) > 0 || host == "" {
-		m.Answer = addresses(q.Name, q.Qtype, s.ttl(), ips)
+		m.Answer = append(m.Answer, addresses(q.Name, q.Qtype, s.ttl(), ips)...)
 		return
 	}
 	m.Answer = append(m.Answer, &dns.CNAME{Hdr: s.header(q.Name, dns.TypeCNAME), Target: host})
-	if _, ours := within(host, s.domain); ours || !s.forward.recursors.any() {
+	s.follow(ctx, m, host, client)
+}
+
+// maxAliases is how many names an answer has that stand for one another.
+const maxAliases = 8
+
+// follow adds to an answer what is known of a name that stands for the one that was asked: most
+// clients do not ask for it by themselves.
+func (s *Server) follow(ctx context.Context, m *dns.Msg, name string, client netip.Addr) {
+	ask := new(dns.Msg).SetQuestion(name, m.Question[0].Qtype)
+	if labels, ours := within(name, s.domain); ours {
+		known := slices.ContainsFunc(m.Answer, func(rr dns.RR) bool { return strings.EqualFold(rr.Header().Name, name) })
+		if known || len(m.Answer) == maxAliases {
+			m.Rcode = dns.RcodeServerFailure // the names lead in a circle
+			return
+		}
+		ask.Answer = m.Answer // so that circles are seen
+		s.services(ctx, ask, labels, client)
+		m.Answer, m.Rcode = ask.Answer, ask.Rcode
 		return
 	}
-	ask := new(dns.Msg).SetQuestion(host, q.Qtype)
-	if got, err := s.forward.ask(ctx, ask); err == nil && got.Rcode == dns.RcodeSuccess {
-		m.Answer = append(m.Answer, got.Answer...)
+	if !s.forward.recursors.any() {
+		return
 	}
+	got, err := s.forward.ask(ctx, ask)
+	if err != nil {
+		m.Rcode = dns.RcodeServerFailure
+		return
+	}
+	m.Answer, m.Rcode = append(m.Answer, got.Answer...), got.Rcode
 }
 
 // srv answers with the ports of instances, and with the addresses of their names.
