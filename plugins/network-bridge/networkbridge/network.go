@@ -150,7 +150,7 @@ func (c config) check() (settings, error) {
 }
 
 // lookEvery is how often the plugin looks whether the machine has got a network that overlaps
-// with the bridge's.
+// with the bridge's, and whether the rules of the allocs are still there.
 const lookEvery = time.Minute
 
 // Fingerprint implements network.Network.
@@ -173,7 +173,23 @@ func (n *Network) look(ctx context.Context) network.Fingerprint {
 	if f.Problem, offered = n.overlap(ctx, set); offered {
 		f.Networks = []string{bridged, isolated}
 	}
+	if err := n.restore(ctx, set); err != nil && f.Problem == "" {
+		f.Problem = fmt.Sprintf("what was removed of the rules of allocs that run is not written again: %v", err)
+	}
 	return f
+}
+
+// restore writes what is missing of the rules of all allocs.
+func (n *Network) restore(ctx context.Context, set settings) error {
+	return n.store.shared(ctx, func(all map[string]*record) error {
+		restored, err := set.restoreRules(all)
+		for _, r := range all {
+			if restored && r.reachable() {
+				n.flows.add(opens(r))
+			}
+		}
+		return err
+	})
 }
 
 // Create implements network.Network.

@@ -377,23 +377,27 @@ func (s settings) intact() bool {
 
 // inspectRules says whether the ports of a record lead to it.
 func (s settings) inspectRules(rec *record) error {
-	gone := errdefs.FailedPreconditionf("the port maps of alloc %s are not in the table %s of nftables any more", rec.AllocID, s.tableName())
-	if !s.intact() {
-		return gone
+	if s.intact() {
+		gone, err := s.lack([]*record{rec})
+		if err != nil || !gone {
+			return err
+		}
 	}
-	if len(rec.Ports) == 0 {
-		return nil
-	}
+	return errdefs.FailedPreconditionf("the port maps of alloc %s are not in the table %s of nftables any more", rec.AllocID, s.tableName())
+}
+
+// lack reports whether one of the ports of records does not lead where it should.
+func (s settings) lack(list []*record) (bool, error) {
 	c, err := openRules()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer c.CloseLasting()
 	for _, f := range s.families() {
-		for set, want := range f.elements(s, []*record{rec}) {
+		for set, want := range f.elements(s, list) {
 			has, err := c.GetSetElements(set)
 			if err != nil {
-				return fmt.Errorf("%w: %w", gone, err)
+				return false, errdefs.FailedPreconditionf("read the map %s of nftables: %w", set.Name, err)
 			}
 			leads := map[string][]byte{}
 			for _, e := range has {
@@ -401,10 +405,27 @@ func (s settings) inspectRules(rec *record) error {
 			}
 			for _, e := range want {
 				if !bytes.Equal(leads[string(e.Key)], e.Val) {
-					return gone
+					return true, nil
 				}
 			}
 		}
 	}
-	return nil
+	return false, nil
+}
+
+// restoreRules writes what another program has removed of the rules: one that flushes those of
+// the machine and writes its own knows nothing of the allocs that run. It reports whether ports
+// led nowhere.
+func (s settings) restoreRules(all map[string]*record) (restored bool, err error) {
+	list := newestFirst(all)
+	if len(list) == 0 {
+		return false, nil
+	}
+	if s.intact() {
+		gone, err := s.lack(list)
+		if err == nil && !gone {
+			return false, s.pass(true)
+		}
+	}
+	return true, s.writeRules(all)
 }
