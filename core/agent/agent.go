@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -338,12 +339,15 @@ func (a *Agent) openHost(ctx context.Context, probed <-chan struct{}) (started <
 	a.host, err = pluginhost.New(pluginhost.Config{
 		Dir: a.cfg.PluginDir, StateDir: filepath.Join(a.cfg.DataDir, "plugins"), Store: a.store,
 		Logger: a.cfg.Logger.Named("plugins"), DriverConfig: a.cfg.PluginConfig, Args: a.cfg.PluginArgs, LogCollector: a.cfg.LogCollector,
-		OnDemand: []string{storage.Adapter, registrar.Plugin}, Confine: true, Access: a.cfg.PluginAccess, Hidden: append(slices.Clone(a.cfg.Hidden), a.cfg.DataDir, a.cfg.AllocDir),
+		OnDemand: []string{storage.Adapter, registrar.Plugin}, Confine: true, Access: a.cfg.PluginAccess, Hidden: a.ownDirs(),
 		ProcessLimits: a.cfg.PluginLimits, StatsInterval: a.cfg.StatsInterval, Tasks: a.tasksToMeasure,
 		Topology: func() *model.Topology { <-probed; return a.facts.Resources.Processors.Topology },
-		Roots:    taskroot.New(a.cfg.ChrootEnv, a.cfg.DataDir, a.cfg.AllocDir),
+		Roots:    taskroot.New(a.cfg.ChrootEnv, a.ownDirs()...),
 		Host:     plugin.Host{Version: a.cfg.Fingerprint.Version, NodeID: a.nodeID, Region: a.cfg.Region},
-		Env:      []string{plugin.StateDirEnv + "=" + pluginStateDir(a.cfg.DataDir)},
+		Env: []string{
+			plugin.StateDirEnv + "=" + pluginStateDir(a.cfg.DataDir),
+			plugin.AgentDirsEnv + "=" + strings.Join(a.ownDirs(), "\n"),
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -387,6 +391,11 @@ func userExists(id int) bool {
 	_, err := user.LookupId(strconv.Itoa(id))
 	_, gerr := user.LookupGroupId(strconv.Itoa(id))
 	return err == nil || gerr == nil
+}
+
+// ownDirs returns the directories that tasks and restricted plugins do not see.
+func (a *Agent) ownDirs() []string {
+	return append(slices.Clone(a.cfg.Hidden), a.cfg.DataDir, a.cfg.AllocDir)
 }
 
 // maxStateDir keeps the socket paths below the plugins' state directory within the

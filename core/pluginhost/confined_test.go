@@ -78,7 +78,7 @@ func TestAPluginHasNothingOfTheAgentButItsPipes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allowed := []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "PLUGIN_", "NOMAD_PLUGIN_MAGIC_COOKIE", "DROVER_PLUGIN_COOKIE", "DROVER_PLUGIN_STATE_DIR"}
+	allowed := []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "PLUGIN_", "NOMAD_PLUGIN_MAGIC_COOKIE", "DROVER_PLUGIN_COOKIE", "DROVER_PLUGIN_STATE_DIR", "DROVER_AGENT_DIRS"}
 	for v := range strings.SplitSeq(strings.TrimRight(string(env), "\x00"), "\x00") {
 		known := false
 		for _, a := range allowed {

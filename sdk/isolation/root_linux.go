@@ -84,10 +84,9 @@ func (t *tree) build(groups *groups) error {
 			return err
 		}
 	}
-	for _, dir := range t.cfg.Hide {
-		if err := t.hide(dir); err != nil {
-			return err
-		}
+	hidden := realPaths(t.cfg.Hide)
+	if err := t.hide(t.cfg.Chroot, hidden); err != nil {
+		return err
 	}
 	// The agent's private files of the task.
 	if err := t.cover("/private"); err != nil {
@@ -108,6 +107,9 @@ func (t *tree) build(groups *groups) error {
 		if err := t.bind(b, noDevice|noSetuid); err != nil {
 			return err
 		}
+	}
+	if err := t.hide(t.cfg.Mounts, hidden); err != nil {
+		return err
 	}
 	return t.names()
 }
@@ -292,20 +294,6 @@ func (t *tree) change(path string, attributes, propagation uint64) error {
 	}
 	if err != nil {
 		return fmt.Errorf("protect the mount on %s: %w", path, err)
-	}
-	return nil
-}
-
-// hide covers a directory of the machine if the task would see it.
-func (t *tree) hide(dir string) error {
-	for _, b := range append(append([]Bind{}, t.cfg.Chroot...), t.cfg.Mounts...) {
-		rel, err := filepath.Rel(b.Source, dir)
-		if err != nil || rel == "." || !filepath.IsLocal(rel) {
-			continue
-		}
-		if err := t.cover(filepath.Join(b.Target, rel)); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/plugin"
 )
 
 // ForTask returns the isolation that the config of a task asks for: its directories, its
@@ -51,7 +52,7 @@ func System() []Bind {
 // hidden returns the agent's directories that no task may see, wherever the operator
 // has placed them.
 func hidden(task *driver.TaskConfig, stateDir string) []string {
-	out := []string{filepath.Dir(filepath.Dir(task.TaskDir)), stateDir}
+	out := append(plugin.AgentDirs(), filepath.Dir(filepath.Dir(task.TaskDir)), stateDir)
 	if dir := filepath.Dir(filepath.Dir(stateDir)); filepath.Base(filepath.Dir(stateDir)) == "plugin-state" {
 		out = append(out, dir) // the agent's data directory
 	}

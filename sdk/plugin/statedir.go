@@ -8,11 +8,23 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 )
 
 // StateDirEnv is the environment variable in which the agent passes the directory for
 // state that outlives plugin processes.
 const StateDirEnv = "DROVER_PLUGIN_STATE_DIR"
+
+// AgentDirsEnv is the environment variable in which the agent names its own directories,
+// one per line: its data, and the data of all tasks.
+const AgentDirsEnv = "DROVER_AGENT_DIRS"
+
+// AgentDirs returns the agent's own directories. A driver that shows parts of the machine
+// to tasks must hide them, because they contain keys and the secrets of other tasks.
+// Under an agent of an older version the list is empty.
+func AgentDirs() []string {
+	return strings.FieldsFunc(os.Getenv(AgentDirsEnv), func(r rune) bool { return r == '\n' })
+}
 
 // StateDir returns the directory for state that outlives plugin processes; a plugin
 // uses a folder with its own name in it. It is the directory that the agent passes, or
