@@ -9,6 +9,8 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -211,7 +213,7 @@ func (s *Server) signalAlloc(ctx context.Context, q rpc.SignalRequest) error {
 	if err != nil {
 		return err
 	}
-	return r.Signal(ctx, q.Task, q.Signal)
+	return inTime(ctx, func(ctx context.Context) error { return r.Signal(ctx, q.Task, q.Signal) })
 }
 
 func (s *Server) pauseAlloc(ctx context.Context, q rpc.PauseRequest) error {
@@ -219,7 +221,23 @@ func (s *Server) pauseAlloc(ctx context.Context, q rpc.PauseRequest) error {
 	if err != nil {
 		return err
 	}
-	return r.Pause(ctx, q.Task, !q.Resume)
+	return inTime(ctx, func(ctx context.Context) error { return r.Pause(ctx, q.Task, !q.Resume) })
+}
+
+// driverPatience limits a call to a driver whose answer a user awaits. It is less than
+// servers wait for a node, which would then name the node and not the driver.
+const driverPatience = 20 * time.Second
+
+// inTime makes a call to the driver of a task.
+func inTime(ctx context.Context, call func(context.Context) error) error {
+	late := errdefs.DeadlineExceededf("the driver of the task has not answered within %s: its plugin hangs or is overloaded; drover plugin status names the plugins of a node", driverPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, driverPatience, late)
+	defer cancel()
+	err := call(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), late) {
+		return late
+	}
+	return err
 }
 
 // directAlloc tells tasks with a schedule what to do, and answers what they do then.

@@ -344,9 +344,14 @@ func (p *Proxy) ReadLogs(ctx context.Context, taskID string, q LogQuery, send fu
 
 // SignalTask signals a task.
 func (p *Proxy) SignalTask(ctx context.Context, taskID string, signal string) error {
-	return p.onTask(ctx, taskID, p.limits.Call, func(ctx context.Context, d Driver) error {
-		return d.SignalTask(ctx, taskID, signal)
-	})
+	defer p.begin()()
+	d, gen, err := p.forTask(ctx, taskID, p.forCall)
+	if err != nil {
+		return err
+	}
+	defer p.leave(gen)
+	err = p.call(ctx, p.limits.Call, func(ctx context.Context) error { return d.SignalTask(ctx, taskID, signal) })
+	return p.explain(ctx, gen, err)
 }
 
 // ExecTask runs a command in a task. It ends with ctx and has no other time limit.
@@ -359,5 +364,5 @@ func (p *Proxy) ExecTask(ctx context.Context, taskID string, opts ExecOptions, s
 	defer p.leave(gen)
 	defer p.starting()()
 	result, err := d.ExecTask(ctx, taskID, opts, stream)
-	return result, settle(ctx, err)
+	return result, p.explain(ctx, gen, settle(ctx, err))
 }

@@ -106,6 +106,19 @@ func (p *Proxy) why(ctx context.Context, gen uint64, closed error) error {
 	}
 }
 
+// explain adds to the error of a call why the process of generation gen has ended meanwhile,
+// if it has.
+func (p *Proxy) explain(ctx context.Context, gen uint64, err error) error {
+	if !errdefs.IsUnavailable(err) {
+		return err
+	}
+	reason := p.why(ctx, gen, err)
+	if reason == err {
+		return err
+	}
+	return errdefs.New(errdefs.Unavailable, fmt.Errorf("the plugin's process went away in the middle of the call: %w", reason))
+}
+
 // Killer is a driver whose host can kill the processes of a task that the driver does
 // not end.
 type Killer interface {

@@ -186,6 +186,43 @@ func TestAStartSaysWhyItsProcessEnded(t *testing.T) {
 	}
 }
 
+// TestACallOfAUserSaysWhyItsProcessEnded: whoever runs a command or sends a signal reads more
+// than the end of a connection.
+func TestACallOfAUserSaysWhyItsProcessEnded(t *testing.T) {
+	for what, call := range map[string]func(context.Context, *driver.Proxy) error{
+		"a command": func(ctx context.Context, p *driver.Proxy) error {
+			_, err := p.ExecTask(ctx, "t", driver.ExecOptions{Command: []string{"ls"}}, driver.ExecStream{})
+			return err
+		},
+		"a signal": func(ctx context.Context, p *driver.Proxy) error { return p.SignalTask(ctx, "t", "SIGHUP") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &dying{newProcess()}
+				p := driver.NewProxy(d.Info(), driver.DefaultLimits(), driver.Hooks{})
+				p.Attach(t.Context(), d)
+				defer p.Close()
+				if _, _, err := p.StartTask(t.Context(), &driver.TaskConfig{ID: "t"}); err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(time.Second, func() { p.Detach(errdefs.Unavailablef("it wrote: panic: a bug")) })
+				if err := call(t.Context(), p); !errdefs.IsUnavailable(err) || !strings.HasSuffix(err.Error(), "went away in the middle of the call: it wrote: panic: a bug") {
+					t.Errorf("the error is %v", err)
+				}
+			})
+		})
+	}
+}
+
+// dying is a process that ends when a user calls.
+type dying struct{ *process }
+
+func (d *dying) ExecTask(context.Context, string, driver.ExecOptions, driver.ExecStream) (driver.ExitResult, error) {
+	return driver.ExitResult{}, errdefs.Unavailablef("EOF")
+}
+
+func (d *dying) SignalTask(context.Context, string, string) error { return errdefs.Unavailablef("EOF") }
+
 // commanded runs commands, and says so.
 type commanded struct {
 	*process
