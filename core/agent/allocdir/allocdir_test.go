@@ -126,7 +126,13 @@ func TestFilesAndLogsCanBeRead(t *testing.T) {
 	for _, n := range []string{"0", "10", "2"} {
 		write(t, d.LogPrefix("web", "stdout")+"."+n, n)
 	}
-	write(t, d.LogPrefix("web", "stdout")+".x", "not a log")
+	for _, n := range []string{"x", "+3", "03"} {
+		write(t, d.LogPrefix("web", "stdout")+"."+n, "not a log")
+	}
+	// A task can make what cannot be read as one of its logs.
+	if err := os.Symlink("/etc/passwd", d.LogPrefix("web", "stdout")+".20"); err != nil {
+		t.Fatal(err)
+	}
 	f, err := d.Open("/web/local/a.txt")
 	if err != nil {
 		t.Fatal(err)
