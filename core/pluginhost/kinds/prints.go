@@ -37,6 +37,7 @@ type printReader[T any] struct {
 func (r *printReader[T]) run(ctx context.Context, in <-chan T) {
 	pace := rate.NewLimiter(printRate, printBurst)
 	answered := in != nil
+	ever := answered
 	for retry := printRetryMin; ctx.Err() == nil; retry = min(2*retry, printRetryMax) {
 		begun := time.Now()
 		if in == nil {
@@ -50,8 +51,11 @@ func (r *printReader[T]) run(ctx context.Context, in <-chan T) {
 			}
 		}
 		if in != nil {
-			r.read(ctx, in, answered, pace)
+			ever = r.read(ctx, in, answered, pace) || ever
 			in, answered = nil, false
+			if !ever {
+				r.tell(ctx, errdefs.FailedPreconditionf("the plugin's stream of fingerprints ended before the first one; the plugin must send one at once, and keep the stream open"))
+			}
 		}
 		if time.Since(begun) > printRetryMax {
 			retry = printRetryMin
@@ -63,9 +67,10 @@ func (r *printReader[T]) run(ctx context.Context, in <-chan T) {
 	}
 }
 
-// read reads one stream to its end. Its first answer has a deadline. A stream that has
-// answered has none: nothing more comes from a plugin whose fingerprint does not change.
-func (r *printReader[T]) read(ctx context.Context, in <-chan T, answered bool, pace *rate.Limiter) {
+// read reads one stream to its end and reports whether it had a fingerprint. Its first
+// answer has a deadline. A stream that has answered has none: nothing more comes from a
+// plugin whose fingerprint does not change.
+func (r *printReader[T]) read(ctx context.Context, in <-chan T, answered bool, pace *rate.Limiter) bool {
 	late := time.AfterFunc(configLimit, func() {
 		r.tell(ctx, errdefs.DeadlineExceededf("the plugin has sent no fingerprint within %s", configLimit))
 	})
@@ -75,11 +80,13 @@ func (r *printReader[T]) read(ctx context.Context, in <-chan T, answered bool, p
 	}
 	for v := range in {
 		late.Stop()
+		answered = true
 		if ctx.Err() == nil {
 			r.take(v)
 		}
 		_ = pace.Wait(ctx) // fails only when ctx ends, which ends the stream, too
 	}
+	return answered
 }
 
 func (r *printReader[T]) tell(ctx context.Context, err error) {

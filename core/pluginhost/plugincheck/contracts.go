@@ -148,13 +148,19 @@ func (c *checker) unusable(ctx context.Context, info driver.Info) string {
 				continue
 			}
 			if err := b.SetConfig(t.Context(), body); err != nil {
+				if t.Context().Err() != nil {
+					t.Fatalf("it has not answered its agent config in the check's time")
+				}
 				t.Fatalf("it refuses its agent config: %v", err)
 			}
 			prints, err := b.Fingerprint(t.Context())
 			if err != nil {
 				t.Fatalf("it cannot be fingerprinted: %v", err)
 			}
-			print, _ = conformance.Receive(t, prints, "the first fingerprint")
+			var there bool
+			if print, there = conformance.Receive(t, prints, "the first fingerprint"); !there {
+				t.Fatalf("its stream of fingerprints ended before the first one")
+			}
 		}
 	})
 	switch {
