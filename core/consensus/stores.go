@@ -58,12 +58,8 @@ func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, err
 		return stores{}, fmt.Errorf("make the directory of the log: %w", err)
 	}
 	space := durable.New(cfg.DataDir, Reserve(cfg.Dev))
-	logDir := filepath.Join(cfg.DataDir, "log")
-	if err := space.CheckOpen(logDir, profile); err != nil {
-		return stores{}, err
-	}
 	badger, err := badgerlog.Open(badgerlog.Config{
-		Dir:     logDir,
+		Dir:     filepath.Join(cfg.DataDir, "log"),
 		Profile: profile,
 		Logger:  logger,
 	})

@@ -102,9 +102,6 @@ func (d *DB) end() {
 
 // wake opens badger again. The caller holds mu.
 func (d *DB) wake() error {
-	if err := New(d.opts.Dir, 0).checkOpen(d.opts.Dir, d.opts.MemTableSize); err != nil {
-		return err
-	}
 	db, err := openTables(d.opts)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ package durable
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/shirou/gopsutil/v4/disk"
@@ -54,28 +53,27 @@ func (g *Guard) CheckFor(needed uint64) error {
 	return errdefs.ResourceExhaustedf("the disk of %s is full: %d KiB are free, and this needs %d KiB; free some space", g.dir, usage.Free>>10, needed>>10)
 }
 
-// openMargin is the space that opening a store needs besides its memtables.
+// openMargin is the space that opening a store needs besides what its memtables hold.
 const openMargin = 16 << 20
 
-// CheckOpen returns an error of class ResourceExhausted if there is not even room to
-// open the store: badger first writes the contents of its memtables to files. With
-// more room than that, but less than the reserve, a store can be read.
-func (g *Guard) CheckOpen(store string, profile Profile) error {
-	return g.checkOpen(store, profile.memtable())
-}
-
-func (g *Guard) checkOpen(store string, memtable int64) error {
-	tables, err := filepath.Glob(filepath.Join(store, "*.mem"))
+// checkOpen returns an error of class ResourceExhausted if there is not even room to open
+// a store: badger first moves what its memtables hold to files of their own. With more
+// room than that, but less than the reserve of its Guard, a store can be read.
+func checkOpen(opts badger.Options) error {
+	journals, err := journals(opts.Dir)
 	if err != nil {
-		return fmt.Errorf("look for the memtables in %s: %w", store, err)
+		return err
 	}
-	needed := openMargin + uint64(len(tables))*uint64(memtable)
-	usage, err := disk.Usage(g.dir)
+	needed := uint64(openMargin)
+	for _, size := range journals {
+		needed += uint64(min(size, opts.MemTableSize)) // badger makes a journal larger than it lets it grow
+	}
+	usage, err := disk.Usage(opts.Dir)
 	if err != nil || usage.Free >= needed {
 		return nil
 	}
-	return errdefs.ResourceExhaustedf("the disk of %s is full: %d MiB are free, and to open what is there takes up to %d MiB; free some space and start again",
-		g.dir, usage.Free>>20, needed>>20)
+	return errdefs.ResourceExhaustedf("the disk of %s is full: %d MiB are free, and to open what is there takes up to %d MiB; free some space and try again",
+		opts.Dir, usage.Free>>20, needed>>20)
 }
 
 // closeMargin is the space that closing a store needs besides its memtable.

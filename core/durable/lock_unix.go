@@ -31,7 +31,7 @@ func lockDir(dir string) (*os.File, error) {
 	}
 	_ = f.Close() // the first error is returned
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, errdefs.Unavailablef("%s is in use by another process", dir)
+		return nil, errdefs.Unavailablef("%s is in use by another process, probably an agent; stop it or choose another directory", dir)
 	}
 	return nil, fmt.Errorf("lock %s: %w", dir, err)
 }

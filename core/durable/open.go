@@ -27,7 +27,7 @@ import (
 // skips a table with a wrong checksum and finds no keys in a damaged block, so
 // acknowledged writes would seem never to have happened. The check reads all tables
 // once. FailedPrecondition: the store is damaged. Unavailable: another process
-// uses it.
+// uses it. ResourceExhausted: the disk has no room to open it.
 func Open(dir string, profile Profile, logger hclog.Logger) (*DB, error) {
 	return openLocked(dir, profile, logger, func(opts badger.Options) (*badger.DB, error) {
 		db, err := openTables(opts)
@@ -95,8 +95,12 @@ func openTables(opts badger.Options) (*badger.DB, error) {
 	return db, nil
 }
 
-// openBadger opens a badger database; badger panics over some damaged files.
+// openBadger opens a badger database if the disk has room for it; badger panics over some
+// damaged files.
 func openBadger(opts badger.Options) (db *badger.DB, err error) {
+	if err := checkOpen(opts); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			db, err = nil, damaged(opts.Dir, errdefs.Internalf("badger failed: %v", r))
@@ -154,21 +158,35 @@ func shrink(opts badger.Options) error {
 // again: a journal of any other size may have been written with a larger memtable. A
 // memtable needs up to twice the room of its journal if the values are small.
 func replayed(opts badger.Options) (int64, error) {
-	files, err := filepath.Glob(filepath.Join(opts.Dir, "*.mem"))
+	journals, err := journals(opts.Dir)
 	if err != nil {
-		return 0, fmt.Errorf("look for the journals in %s: %w", opts.Dir, err)
+		return 0, err
 	}
 	size := opts.MemTableSize
-	for _, f := range files {
-		info, err := os.Stat(f)
-		if err != nil {
-			return 0, fmt.Errorf("ask for the size of a journal: %w", err)
-		}
-		if n := info.Size(); n != 2*opts.MemTableSize {
+	for _, n := range journals {
+		if n != 2*opts.MemTableSize {
 			size = max(size, 2*n)
 		}
 	}
 	return size, nil
+}
+
+// journals returns the sizes of the files that hold what memtables have not yet written to
+// tables.
+func journals(dir string) ([]int64, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil {
+		return nil, fmt.Errorf("look for the journals in %s: %w", dir, err)
+	}
+	var sizes []int64
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err != nil {
+			return nil, fmt.Errorf("ask for the size of a journal: %w", err)
+		}
+		sizes = append(sizes, info.Size())
+	}
+	return sizes, nil
 }
 
 func verify(db *badger.DB, dir string) (err error) {

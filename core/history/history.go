@@ -157,9 +157,6 @@ func (h *History) open() error {
 	if err := os.MkdirAll(h.cfg.Dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of the history: %w", err)
 	}
-	if err := h.space.CheckOpen(h.cfg.Dir, durable.ProfileDev); err != nil {
-		return err
-	}
 	s, err := openStore(h.cfg.Dir, h.cfg.Logger)
 	if errdefs.IsFailedPrecondition(err) {
 		h.missed(0, fmt.Errorf("what was there is removed: %w", err))

@@ -95,7 +95,7 @@ func TestAServerWithANearlyFullDiskStartsReadOnlyAndSaysSo(t *testing.T) {
 	case <-time.After(harness.Patience):
 		t.Fatal("it runs on a disk without any room")
 	}
-	if log := a.Log(); !strings.Contains(log, "free some space and start again") {
+	if log := a.Log(); !strings.Contains(log, "free some space and try again") {
 		t.Errorf("it does not say why it did not start: %s", log[max(0, len(log)-500):])
 	}
 }

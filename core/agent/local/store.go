@@ -64,12 +64,9 @@ const reserve = 32 << 20
 // Open opens or makes the store in a directory of its own.
 func Open(dir string, logger hclog.Logger) (*Store, error) {
 	space := durable.New(dir, reserve)
-	if err := space.CheckOpen(dir, durable.ProfileDev); err != nil {
-		return nil, err
-	}
 	db, err := durable.Open(dir, durable.ProfileDev, logger)
 	if err != nil {
-		return nil, fmt.Errorf("open the node's state in %s (is another agent using it?): %w", dir, err)
+		return nil, fmt.Errorf("open the node's state in %s: %w", dir, err)
 	}
 	s := &Store{db: db, space: space, writes: make(chan write, 256), quit: make(chan struct{}), split: map[string]pieces{}}
 	if err := s.findPieces(); err != nil {

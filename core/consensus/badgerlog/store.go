@@ -77,7 +77,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	db, err := open(cfg.Dir, cfg.Profile, logger)
 	if err != nil {
-		return nil, fmt.Errorf("open the raft log in %s (is another agent using this directory?): %w", cfg.Dir, err)
+		return nil, fmt.Errorf("open the raft log in %s: %w", cfg.Dir, err)
 	}
 	s := &Store{db: db}
 	if err := s.openMark(MarkFile(cfg.Dir), cfg.Damaged); err != nil {
