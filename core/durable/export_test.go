@@ -7,7 +7,7 @@ package durable
 // rests then.
 func (d *DB) PassTime() bool {
 	for range 2 {
-		if d.timer != nil {
+		if d.rests { // fixed when the store was opened, so it is read without the lock
 			d.rest()
 		}
 	}
