@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,19 @@ func TestADriverHasAnInstanceOfTheAdapterWhileItsTaskRuns(t *testing.T) {
 		if len(b.failed) > 0 {
 			t.Errorf("tasks failed: %q", b.failed)
 		}
+	})
+}
+
+func TestNobodyWaitsUntilTheHealthOfADriverIsOnDisk(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		writes, end := make(chan struct{}), make(chan struct{})
+		b.store.onPut = sync.OnceFunc(func() { close(writes); <-end })
+		defer b.k.Begin(b.driver("a1", model.CSIPluginNode))(true)
+		<-writes
+		if _, nodes, _ := b.k.Offered(); nodes["disk"] == nil {
+			t.Error("the driver is not offered")
+		}
+		close(end)
 	})
 }
 

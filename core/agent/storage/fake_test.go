@@ -221,8 +221,9 @@ func (p *fakePlugin) Delete(_ context.Context, id string, _ volume.Secrets) erro
 
 // memStore keeps values in memory.
 type memStore struct {
-	mu sync.Mutex
-	of map[string][]byte
+	mu    sync.Mutex
+	of    map[string][]byte
+	onPut func() // called before each write, if it is set
 }
 
 func (s *memStore) Get(_ context.Context, key string) ([]byte, error) {
@@ -235,6 +236,9 @@ func (s *memStore) Get(_ context.Context, key string) ([]byte, error) {
 }
 
 func (s *memStore) Put(_ context.Context, key string, value []byte) error {
+	if s.onPut != nil {
+		s.onPut()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of[key] = value

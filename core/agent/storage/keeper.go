@@ -94,6 +94,8 @@ type Keeper struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
 
+	storing sync.Mutex // held while reports are written to disk, so that mu need not be
+
 	mu    sync.Mutex
 	slots map[part]*slot
 	// reports are by the name of the instance. Neither the map nor an entry is changed. The

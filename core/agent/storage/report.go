@@ -137,12 +137,14 @@ func (k *Keeper) bury() {
 
 // change changes the reports, stores them and tells of it.
 func (k *Keeper) change(do func(map[string]*model.CSIInfo)) error {
+	k.storing.Lock() // the newest reports are stored last
+	defer k.storing.Unlock()
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	all := maps.Clone(k.reports)
 	do(all)
 	k.reports = all
 	k.tell()
+	k.mu.Unlock()
 	body, err := json.Marshal(all)
 	if err != nil {
 		return errdefs.Internalf("encode what is reported of storage drivers: %w", err)
