@@ -81,10 +81,16 @@ type Keeper struct {
 type book struct {
 	key string
 
-	mu     sync.Mutex
-	loaded bool
-	held   map[string]held          // by the ids of logins
-	turns  map[string]chan struct{} // by the id of a login that is in progress; closed when it ends
+	mu      sync.Mutex
+	loaded  bool
+	held    map[string]held          // by the ids of logins
+	unsaved map[string]held          // new ones that are not on disk yet, so that nobody may use them
+	turns   map[string]chan struct{} // by the id of a login that is in progress; closed when it ends
+	changes uint64                   // of held and unsaved
+
+	// writing is held while the book is written, so that mu need not be.
+	writing sync.Mutex
+	written uint64 // the changes that are on disk
 }
 
 // New makes a keeper.
@@ -117,17 +123,37 @@ func (k *Keeper) open(ctx context.Context, at Place) (*book, error) {
 	if b.held == nil {
 		b.held = map[string]held{}
 	}
+	b.unsaved = map[string]held{}
 	b.loaded = true
 	return b, nil
 }
 
-// save writes the book, whose lock the caller holds.
-func (k *Keeper) save(ctx context.Context, b *book) error {
-	body, err := json.Marshal(b.held)
+// change changes the book and returns when that is on disk. Callers that wait for a write
+// under way share the next one.
+func (k *Keeper) change(ctx context.Context, b *book, do func()) error {
+	b.mu.Lock()
+	do()
+	b.changes++
+	mine := b.changes
+	b.mu.Unlock()
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	if b.written >= mine {
+		return nil
+	}
+	b.mu.Lock()
+	all, newest := maps.Clone(b.held), b.changes
+	maps.Copy(all, b.unsaved)
+	b.mu.Unlock()
+	body, err := json.Marshal(all)
 	if err != nil {
 		return errdefs.Internalf("encode the credentials of workloads: %w", err)
 	}
-	return k.cfg.Store.Put(ctx, b.key, body)
+	if err := k.cfg.Store.Put(ctx, b.key, body); err != nil {
+		return err
+	}
+	b.written = newest
+	return nil
 }
 
 // Get returns the credential of a login, and logs in if there is none or it is due for
@@ -164,22 +190,25 @@ func (k *Keeper) Get(ctx context.Context, l Login) (registry.Credential, error) 
 // renew logs in. has is the credential until now, if there is one.
 func (k *Keeper) renew(ctx context.Context, b *book, l Login, has held, turn chan struct{}) (registry.Credential, error) {
 	next, err := k.login(ctx, l)
+	if err == nil {
+		if err = k.change(ctx, b, func() { b.unsaved[l.ID] = next }); err != nil {
+			// Nobody would ever log out of what is not on disk. Another write may have stored it
+			// meanwhile, so it is removed again.
+			_ = k.change(ctx, b, func() { delete(b.unsaved, l.ID) })
+			_ = k.cfg.Host.LogoutFrom(ctx, l.Registry, l.Cluster, next.Credential)
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer close(turn)
 	delete(b.turns, l.ID)
+	delete(b.unsaved, l.ID)
 	if err == nil {
 		b.held[l.ID] = next
-		if err = k.save(ctx, b); err == nil {
-			return next.Credential, nil
-		}
-		delete(b.held, l.ID)
-		// Nobody would ever log out of what is not on disk.
-		_ = k.cfg.Host.LogoutFrom(ctx, l.Registry, l.Cluster, next.Credential)
+		return next.Credential, nil
 	}
 	if has.Secret != "" {
 		k.cfg.Logger.Warn("a workload cannot log in again; it keeps the credential that it has", "registry", l.Registry, "cluster", l.Cluster, "alloc", l.AllocID, "identity", l.Identity, "ends", has.Until, "error", err)
-		b.held[l.ID] = has
 		return has.Credential, nil
 	}
 	return registry.Credential{}, err
@@ -235,13 +264,11 @@ func (k *Keeper) Forget(ctx context.Context, at Place, id string, c registry.Cre
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.held[id].Credential != c {
-		return nil // it was replaced meanwhile
-	}
-	delete(b.held, id)
-	return k.save(ctx, b)
+	return k.change(ctx, b, func() {
+		if b.held[id].Credential == c { // otherwise it was replaced meanwhile
+			delete(b.held, id)
+		}
+	})
 }
 
 // Keep logs out of everything but the wanted logins of a place. What cannot be reached is
@@ -271,14 +298,14 @@ func (k *Keeper) Keep(ctx context.Context, at Place, wanted map[string]bool) err
 		}
 		gone = append(gone, id)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, id := range gone {
-		if b.held[id] == leave[id] {
-			delete(b.held, id)
+	err = k.change(ctx, b, func() {
+		for _, id := range gone {
+			if b.held[id] == leave[id] {
+				delete(b.held, id)
+			}
 		}
-	}
-	if err := k.save(ctx, b); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	return failed

@@ -29,6 +29,9 @@ type world struct {
 	out    error
 	signed error
 	full   error
+	writes int
+	// Called before each write, login and logout, if they are set.
+	onPut, onLogin, onLogout func()
 }
 
 func newWorld() *world {
@@ -45,6 +48,9 @@ func (w *world) keeper() *logins.Keeper {
 }
 
 func (w *world) LoginAt(_ context.Context, _ string, r registry.LoginRequest) (*registry.Login, error) {
+	if w.onLogin != nil {
+		w.onLogin()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.in != nil {
@@ -60,6 +66,9 @@ func (w *world) LoginAt(_ context.Context, _ string, r registry.LoginRequest) (*
 }
 
 func (w *world) LogoutFrom(_ context.Context, _, _ string, c registry.Credential) error {
+	if w.onLogout != nil {
+		w.onLogout()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.out == nil {
@@ -78,8 +87,12 @@ func (w *world) Get(_ context.Context, key string) ([]byte, error) {
 }
 
 func (w *world) Put(_ context.Context, key string, value []byte) error {
+	if w.onPut != nil {
+		w.onPut()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.writes++
 	if w.full == nil {
 		w.disk[key] = value
 	}
@@ -171,6 +184,72 @@ func TestWhatCannotBeStoredIsLoggedOut(t *testing.T) {
 	w.full = errdefs.ResourceExhaustedf("the disk is full")
 	if c, err := w.keeper().Get(t.Context(), task); !errdefs.IsResourceExhausted(err) || len(w.valid) != 0 {
 		t.Errorf("%+v, %v, valid %v", c, err, w.valid)
+	}
+}
+
+// other is the login of another task.
+func other(n int) logins.Login {
+	l := task
+	l.ID = logins.TaskID("a1", fmt.Sprintf("other-%d", n))
+	return l
+}
+
+// A disk that is slow, and a cluster that hangs, delay only the login that needs them.
+func TestNobodyWaitsForTheLoginOfAnother(t *testing.T) {
+	for name, hang := range map[string]func(w *world, f func()){
+		"at the disk":    func(w *world, f func()) { w.onPut = f },
+		"as it logs out": func(w *world, f func()) { w.full, w.onLogout = errdefs.ResourceExhaustedf("the disk is full"), f },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			k := w.keeper()
+			get(t, k)
+			hangs, end := make(chan struct{}), make(chan struct{})
+			hang(w, sync.OnceFunc(func() { close(hangs); <-end }))
+			var all sync.WaitGroup
+			all.Go(func() { _, _ = k.Get(context.Background(), other(1)) }) // whether it succeeds does not matter here
+			<-hangs
+			has := make(chan bool, 1)
+			all.Go(func() {
+				_, ok := k.Has(context.Background(), place, task.ID)
+				has <- ok
+			})
+			select {
+			case ok := <-has:
+				if !ok {
+					t.Error("the credential that is there was not found")
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("a reader waits for the login of another")
+			}
+			close(end)
+			all.Wait()
+		})
+	}
+}
+
+func TestLoginsAtOnceShareWrites(t *testing.T) {
+	w := newWorld()
+	k := w.keeper()
+	const many = 50
+	var in, all sync.WaitGroup
+	in.Add(many)
+	w.onPut = sync.OnceFunc(in.Wait) // the first write is under way until all have logged in
+	w.onLogin = in.Done
+	for n := range many {
+		all.Go(func() {
+			if _, err := k.Get(t.Context(), other(n)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if w.writes > many/2 {
+		t.Errorf("%d writes of all credentials for %d logins", w.writes, many)
+	}
+	kept, err := w.keeper().All(t.Context(), place) // after the agent was killed
+	if err != nil || len(kept) != many {
+		t.Errorf("%d of %d are on disk, %v", len(kept), many, err)
 	}
 }
 
