@@ -4,14 +4,13 @@
 package command
 
 import (
-	"bytes"
 	"errors"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // adoptOrphans makes this process the parent of descendants whose own parents have ended, so
@@ -22,11 +21,9 @@ func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0,
 // and so on.
 func descendants() []int {
 	children := map[int][]int{}
-	entries, _ := os.ReadDir("/proc") // without /proc none is found, and the command itself is still signalled
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			parent := parentOf(pid)
-			children[parent] = append(children[parent], pid)
+	for _, pid := range procfs.PIDs() { // without /proc none is found, and the command itself is still signalled
+		if p, err := procfs.Read(pid); err == nil {
+			children[p.Parent] = append(children[p.Parent], pid)
 		}
 	}
 	found := children[os.Getpid()]
@@ -34,21 +31,6 @@ func descendants() []int {
 		found = append(found, children[found[i]]...)
 	}
 	return found
-}
-
-// parentOf returns 0 for a process that has ended meanwhile.
-func parentOf(pid int) int {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	// PID (NAME) STATE PARENT: the name may hold anything, so fields are counted after it.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 2 {
-		return 0
-	}
-	parent, _ := strconv.Atoi(fields[1]) // the kernel writes a number
-	return parent
 }
 
 // interruptAll interrupts a process and all that this one has started.

@@ -4,7 +4,6 @@
 package cgroup
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // end kills the processes in a group and in the groups below it, and removes them.
@@ -68,13 +68,12 @@ func (t *Tree) kill(ctx context.Context, name string, dirs []string) {
 // task, on version 1.
 func passing(pid int, name string) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	stat, serr := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, serr := procfs.Read(pid)
 	if err != nil || serr != nil {
 		return true // it has ended
 	}
-	// The first thread may have ended before others.
-	dead := strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " Z")
-	return !dead && !strings.Contains(string(raw), "/"+name)
+	// The first thread may have ended before others: then it is a zombie with threads that run.
+	return !p.Zombie && !strings.Contains(string(raw), "/"+name)
 }
 
 // pidsIn are the processes of groups and of those below them, except this one.

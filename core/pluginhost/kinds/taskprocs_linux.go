@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // leftoverPause is the pause between two searches for processes after a kill.
@@ -70,14 +71,9 @@ type young struct {
 // find returns the matching processes that were started at the tick or later, with all
 // their descendants, because these cannot be identified after their parent was killed.
 func (m leftoverMarks) find(since uint64) []*os.Process {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
 	all := map[int]*young{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+	for _, pid := range procfs.PIDs() {
+		if pid == os.Getpid() {
 			continue
 		}
 		if _, began, ok := birthOf(pid); !ok || began < since {
@@ -154,28 +150,14 @@ func namesDir(cmdline, dir string) bool {
 	}
 }
 
-// The kernel reports the start times of processes in ticks since the boot of the machine.
-const ticksPerSecond = 100
-
 // birthOf returns the parent of a process and the tick at which it was started. A
 // zombie has none.
 func birthOf(pid int) (parent int, ticks uint64, ok bool) {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
+	p, err := procfs.Read(pid)
+	if err != nil || p.Zombie {
 		return 0, 0, false
 	}
-	// The name, in parentheses, may hold anything; state, parent and start are
-	// fields 3, 4 and 22.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 20 || fields[0][0] == 'Z' {
-		return 0, 0, false
-	}
-	parent, err = strconv.Atoi(string(fields[1]))
-	if err != nil {
-		return 0, 0, false
-	}
-	ticks, err = strconv.ParseUint(string(fields[19]), 10, 64)
-	return parent, ticks, err == nil
+	return p.Parent, p.Start, true
 }
 
 // ticksAt returns the tick of a point in time of this process, or one shortly before
@@ -191,7 +173,7 @@ func ticksAt(t time.Time) (uint64, bool) {
 		return 0, false
 	}
 	const slack = 2
-	return uint64(max(0, (up-time.Since(t).Seconds())*ticksPerSecond-slack)), true
+	return uint64(max(0, (up-time.Since(t).Seconds())*procfs.TicksPerSecond-slack)), true
 }
 
 // bornBefore reports whether a process was certainly born before a time; each was if it is

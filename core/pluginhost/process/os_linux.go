@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // sealDescriptors keeps plugins from inheriting descriptors that the agent itself
@@ -21,7 +23,7 @@ func sealDescriptors() {
 // startOf returns the start time of a process in a form that identifies it; "" if it
 // does not exist.
 func startOf(pid int) string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.Read(pid)
 	if err != nil {
 		return ""
 	}
@@ -29,10 +31,5 @@ func startOf(pid int) string {
 	if err != nil {
 		return ""
 	}
-	// The name, in parentheses, may hold anything; the start is field 22.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 20 {
-		return ""
-	}
-	return string(bytes.TrimSpace(boot)) + "/" + string(fields[19])
+	return fmt.Sprintf("%s/%d", bytes.TrimSpace(boot), p.Start)
 }

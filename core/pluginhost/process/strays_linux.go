@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // strays returns the plugin processes that any agent with these sockets started: they have
@@ -17,15 +19,10 @@ import (
 // either no arguments or the arguments of a plugin block. A process that a plugin starts
 // itself, such as the supervisor of tasks, has other arguments.
 func strays(variable string, blocks map[string][]string) []*os.Process {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
 	mark := []byte(variable)
 	var out []*os.Process
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+	for _, pid := range procfs.PIDs() {
+		if pid == os.Getpid() {
 			continue
 		}
 		p, err := os.FindProcess(pid) // opened before its environment is read, so that a reused pid is not killed

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/sdk/isolation"
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // adopt takes over the tasks in the journal: the tasks of a supervisor that died, or our
@@ -94,8 +95,8 @@ func (l *loop) undo(key string, rec *record) {
 // of this process.
 func awaitReaped(pid int, start uint64, patience time.Duration) {
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		st, err := readStat(pid)
-		if err != nil || st.start != start {
+		st, err := procfs.Read(pid)
+		if err != nil || st.Start != start {
 			return
 		}
 		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil) // fails if the process is the child of another process
@@ -104,21 +105,13 @@ func awaitReaped(pid int, start uint64, patience time.Duration) {
 
 // holders returns the session leaders whose standard output is the given FIFO.
 func holders(fifo string) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
 	var pids []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		out, err := os.Readlink("/proc/" + e.Name() + "/fd/1")
+	for _, pid := range procfs.PIDs() {
+		out, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/1")
 		if err != nil || out != fifo {
 			continue
 		}
-		if st, err := readStat(pid); err == nil && st.session == pid {
+		if st, err := procfs.Read(pid); err == nil && st.Session == pid {
 			pids = append(pids, pid)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // keeper is the supervisor's parent. It restarts the supervisor when it ends, and
@@ -147,8 +149,8 @@ func (k *keeper) wait() error {
 // inherit reaps an orphan. If the orphan is a task, it stores the exit for the
 // supervisor and kills the rest of its process group.
 func (k *keeper) inherit(info sigchld) {
-	if st, err := readStat(info.pid); err == nil {
-		marker := k.journal.marker(info.pid, st.start)
+	if st, err := procfs.Read(info.pid); err == nil {
+		marker := k.journal.marker(info.pid, st.Start)
 		if _, err := os.Stat(marker); err == nil {
 			_ = unix.Kill(-info.pid, unix.SIGKILL) // often no process is left
 			if err := writeJSON(marker, info.exit()); err != nil {

@@ -13,60 +13,9 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/procfs"
 )
-
-// procStat contains the fields of /proc/PID/stat that we use.
-type procStat struct {
-	pid, ppid, session int
-	utime, stime       uint64 // in clock ticks, including waited-for children
-	ownUser, ownSystem uint64 // in clock ticks, without them
-	start              uint64 // in clock ticks since boot
-	rssPages           uint64
-	zombie             bool
-	status             uint64 // of a zombie: its wait status
-}
-
-// clockTicks is USER_HZ, which is 100 on every architecture that Go runs on.
-const clockTicks = 100
-
-func readStat(pid int) (procStat, error) {
-	// os.ReadFile would make two additional system calls. This is called for every
-	// process of a machine, many times an hour.
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return procStat{}, err
-	}
-	var buf [2048]byte // enough for its 52 fields
-	n, err := unix.Read(fd, buf[:])
-	if closed := unix.Close(fd); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return procStat{}, err
-	}
-	return parseStat(pid, string(buf[:n]))
-}
-
-func parseStat(pid int, raw string) (procStat, error) {
-	// The name may contain any character, so the fields are counted from the last
-	// parenthesis.
-	end := strings.LastIndexByte(raw, ')')
-	if end < 0 {
-		return procStat{}, fmt.Errorf("read the state of process %d: no name in %q", pid, raw)
-	}
-	f := strings.Fields(raw[end+1:])
-	if len(f) < 50 {
-		return procStat{}, fmt.Errorf("read the state of process %d: %d fields", pid, len(f))
-	}
-	num := func(field int) uint64 { // numbered as in proc(5)
-		n, _ := strconv.ParseUint(f[field-3], 10, 64) // an invalid field counts as 0
-		return n
-	}
-	return procStat{
-		pid: pid, ppid: int(num(4)), session: int(num(6)),
-		utime: num(14) + num(16), stime: num(15) + num(17), ownUser: num(14), ownSystem: num(15), start: num(22), rssPages: num(24), zombie: f[0] == "Z", status: num(52),
-	}, nil
-}
 
 // sigchld is the part of siginfo_t that waitid fills.
 type sigchld struct{ pid, status, code int }
@@ -128,11 +77,11 @@ func pidfdExit(pidfd int) (Exit, bool) {
 
 // zombieExit reads the exit of a process that its parent has not reaped yet.
 func zombieExit(pid int, start uint64) (Exit, bool) {
-	st, err := readStat(pid)
-	if err != nil || st.start != start || !st.zombie {
+	st, err := procfs.Read(pid)
+	if err != nil || st.Start != start || !st.Zombie {
 		return Exit{}, false
 	}
-	return exitOf(unix.WaitStatus(st.status)), true
+	return exitOf(unix.WaitStatus(st.Exit)), true
 }
 
 func exitOf(ws unix.WaitStatus) Exit {
@@ -150,8 +99,8 @@ func openProcess(pid int, start uint64) (int, error) {
 		return -1, fmt.Errorf("open process %d: %w", pid, err)
 	}
 	unix.CloseOnExec(fd)
-	st, err := readStat(pid)
-	if err == nil && st.start == start {
+	st, err := procfs.Read(pid)
+	if err == nil && st.Start == start {
 		return fd, nil
 	}
 	closeFD(fd)

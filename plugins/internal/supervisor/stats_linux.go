@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/plugins/internal/cgroup"
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // refresh is the number of samples after which a process is read even if it has not
@@ -35,7 +36,7 @@ type Sampler struct {
 
 // process is the last known state of a process.
 type process struct {
-	procStat
+	procfs.Process
 	clock int64 // CPU time in nanoseconds
 	io    *IO   // nil if it may not be read, or was not yet
 	ours  bool  // it belongs to a task
@@ -98,7 +99,7 @@ func (s *Sampler) Measure(tasks []Status) map[string]Usage {
 // Ended reports whether the process of one of the tasks was gone at the last sample.
 func (s *Sampler) Ended(tasks []Status) bool {
 	for i := range tasks {
-		if p := s.procs[tasks[i].PID]; p == nil || p.zombie {
+		if p := s.procs[tasks[i].PID]; p == nil || p.Zombie {
 			return true
 		}
 	}
@@ -123,17 +124,7 @@ func (s *Sampler) use(t *Status, sum Usage) Usage {
 
 // scan updates the known state of the machine's processes.
 func (s *Sampler) scan() {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // the names that could be read are used
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
+	for _, pid := range procfs.PIDs() {
 		clock, ok := cpuClock(pid)
 		if !ok {
 			continue // it has just ended
@@ -146,15 +137,15 @@ func (s *Sampler) scan() {
 				continue
 			}
 		}
-		st, err := readStat(pid)
+		st, err := procfs.Read(pid)
 		if err != nil {
 			continue // it has just ended
 		}
-		if p == nil || p.start != st.start {
+		if p == nil || p.Start != st.Start {
 			p = &process{clock: clock, ran: true, seen: s.pass}
 			s.procs[pid] = p
 		}
-		p.procStat = st
+		p.Process = st
 	}
 	for pid, p := range s.procs {
 		if p.seen != s.pass {
@@ -184,13 +175,13 @@ func (s *Sampler) sum(tasks int, owner map[int]int) []found {
 			continue
 		}
 		f := &out[i]
-		f.usage.User += time.Duration(p.utime) * time.Second / clockTicks
-		f.usage.System += time.Duration(p.stime) * time.Second / clockTicks
-		f.usage.RSS += p.rssPages * page
-		f.usage.PIDs = append(f.usage.PIDs, p.pid)
+		f.usage.User += time.Duration(p.UserWithChildren) * time.Second / procfs.TicksPerSecond
+		f.usage.System += time.Duration(p.SystemWithChildren) * time.Second / procfs.TicksPerSecond
+		f.usage.RSS += p.Resident * page
+		f.usage.PIDs = append(f.usage.PIDs, p.PID)
 		f.ran = f.ran || p.ran
 		if p.ran || p.io == nil {
-			p.io = readIO(p.pid)
+			p.io = readIO(p.PID)
 		}
 		if p.io != nil {
 			if f.usage.IO == nil {
@@ -205,10 +196,10 @@ func (s *Sampler) sum(tasks int, owner map[int]int) []found {
 
 func (s *Sampler) ownerOf(p *process, owner map[int]int) (int, bool) {
 	for range 64 { // a limit deeper than any process tree, in case reused pids form a cycle
-		if i, ok := owner[p.session]; ok {
+		if i, ok := owner[p.Session]; ok {
 			return i, true
 		}
-		parent, ok := s.procs[p.ppid]
+		parent, ok := s.procs[p.Parent]
 		if !ok {
 			return 0, false
 		}
@@ -258,15 +249,15 @@ func Processes(t Status) map[int]Process {
 	booted, now := bootTime(), time.Now()
 	out := map[int]Process{}
 	for _, pid := range Measure([]Status{t})[t.ID].PIDs {
-		st, err := readStat(pid)
-		if err != nil || st.zombie {
+		st, err := procfs.Read(pid)
+		if err != nil || st.Zombie {
 			continue // it has just ended
 		}
 		out[pid] = Process{
-			Start: st.start, StartedAt: booted.Add(time.Duration(st.start) * time.Second / clockTicks), At: now,
+			Start: st.Start, StartedAt: booted.Add(time.Duration(st.Start) * time.Second / procfs.TicksPerSecond), At: now,
 			// Without its children, which have figures of their own while they live.
-			User: time.Duration(st.ownUser) * time.Second / clockTicks, System: time.Duration(st.ownSystem) * time.Second / clockTicks,
-			RSS: st.rssPages * uint64(os.Getpagesize()),
+			User: time.Duration(st.User) * time.Second / procfs.TicksPerSecond, System: time.Duration(st.System) * time.Second / procfs.TicksPerSecond,
+			RSS: st.Resident * uint64(os.Getpagesize()),
 		}
 	}
 	return out

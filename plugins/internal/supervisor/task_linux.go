@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/isolation"
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // task is one task of the loop. Its environment, command and other data that the
@@ -171,14 +172,14 @@ func (l *loop) hold(t *task, req *request) isolation.Hold {
 // enlist records a new process. If this supervisor is killed afterwards, the next
 // one reads from the report of the start whether the process became the task.
 func (l *loop) enlist(t *task) error {
-	st, err := readStat(t.pid)
+	st, err := procfs.Read(t.pid)
 	if err != nil {
 		return err
 	}
-	t.start, t.startedAt = st.start, time.Now()
+	t.start, t.startedAt = st.Start, time.Now()
 	if i := t.isolated; i != nil && i.init != 0 {
-		if st, err := readStat(i.init); err == nil {
-			i.initStart = st.start
+		if st, err := procfs.Read(i.init); err == nil {
+			i.initStart = st.Start
 		}
 	}
 	err = writeWhole(l.journal.marker(t.pid, t.start), nil)

@@ -19,7 +19,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,6 +26,7 @@ import (
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/isolation"
+	"github.com/drover-project/drover/sdk/procfs"
 	"github.com/drover-project/drover/sdk/tasklog"
 )
 
@@ -240,20 +240,14 @@ func (o *output) copy() *sync.WaitGroup {
 }
 
 // born identifies a process together with its pid, which may be reused. It is empty
-// if there is no such process, or on systems without /proc.
+// if there is no such process.
 func born(pid int) string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.Read(pid)
 	if err != nil {
 		return ""
 	}
-	// The name, in parentheses, may contain any character. The twentieth field after it
-	// is the start time of the process since boot.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 20 {
-		return ""
-	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // if it cannot be read, the start time has to do
-	return fields[19] + " " + strings.TrimSpace(string(boot))
+	return fmt.Sprintf("%d %s", p.Start, bytes.TrimSpace(boot))
 }
 
 func exitOf(state *os.ProcessState) driver.ExitResult {

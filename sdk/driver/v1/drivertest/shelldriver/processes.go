@@ -8,11 +8,10 @@ package shelldriver
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
+	"github.com/drover-project/drover/sdk/procfs"
 )
 
 // ProcessStats implements driver.ProcessMeter. It measures only resident memory. Without
@@ -26,17 +25,13 @@ func (d *Driver) ProcessStats(_ context.Context, id string) (map[string]driver.P
 	if _, ended := t.result(); ended {
 		return out, nil
 	}
-	all, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
-	for _, file := range all {
-		body, _ := os.ReadFile(file) // a process that has just ended yields nothing
-		// The fields after the name, which is in parentheses: state, parent, group, ...
-		fields := strings.Fields(string(body[strings.LastIndexByte(string(body), ')')+1:]))
-		if len(fields) < 22 || fields[2] != strconv.Itoa(t.PID) || fields[0] == "Z" {
+	for _, pid := range procfs.PIDs() {
+		p, err := procfs.Read(pid)
+		if err != nil || p.Group != t.PID || p.Zombie {
 			continue
 		}
-		pages, _ := strconv.ParseUint(fields[21], 10, 64) // the kernel writes only digits
-		out[filepath.Base(filepath.Dir(file))] = driver.PidStats{
-			Memory: driver.MemoryStats{RSS: pages * uint64(os.Getpagesize()), Measured: []string{"RSS"}},
+		out[strconv.Itoa(pid)] = driver.PidStats{
+			Memory: driver.MemoryStats{RSS: p.Resident * uint64(os.Getpagesize()), Measured: []string{"RSS"}},
 		}
 	}
 	return out, nil
