@@ -5,6 +5,7 @@ package allocs_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -106,4 +107,12 @@ func TestTheWritesOfManyUpdatesShareOneSync(t *testing.T) {
 			t.Errorf("a write has waited %v for those of the other allocs to begin", d)
 		}
 	})
+}
+
+// Servers know the allocs that they ask a node about, so the reason is on the node.
+func TestWhyANodeDoesNotHaveAnAllocIsSaid(t *testing.T) {
+	_, err := allocs.New(allocs.Config{Parallel: 1, Logger: hclog.NewNullLogger()}).Runner("a1")
+	if !errdefs.IsNotFound(err) || !strings.HasPrefix(err.Error(), `Unknown allocation "a1"`) || !strings.Contains(err.Error(), "gc_max_allocs") {
+		t.Error(err)
+	}
 }

@@ -107,7 +107,7 @@ func (s *Set) Runner(allocID string) (*alloc.Runner, error) {
 	if r := s.runners[allocID]; r != nil {
 		return r, nil
 	}
-	return nil, errdefs.NotFoundf("Unknown allocation %q", allocID)
+	return nil, errdefs.NotFoundf("Unknown allocation %q: the node does not have it, since it has not begun there yet, or has ended and was collected to make room (client { gc_max_allocs })", allocID)
 }
 
 // Orphan reports whether servers have removed an alloc.
