@@ -12,72 +12,72 @@ import (
 	"github.com/drover-project/drover/core/schedule/reconcile"
 )
 
-// placeSystem places allocs on given nodes. A node that is not feasible is skipped; a
-// node without room is a failure.
+// placeSystem places allocs of one group on given nodes. A node that is not feasible is
+// skipped; a node without room is a failure.
 func (p *process) placeSystem(ps []reconcile.Placement) {
 	pl := p.newPlacer(ps[0].Job, ps[0].Group)
-	var failed *model.AllocMetric
-	report := func() *model.AllocMetric {
-		if failed == nil {
-			failed = &model.AllocMetric{}
-		}
-		failed.NodesEvaluated++
-		return failed
-	}
-	placed := 0
+	failed, placed := &model.AllocMetric{}, 0
 	for i := range ps {
-		pm := &ps[i]
-		row, known := p.cluster.row(pm.Node.ID)
+		row, known := p.cluster.row(ps[i].Node.ID)
 		if !known { // its node is not ready: leave its alloc alone
 			continue
 		}
-		if why := pl.chk.Check(pm.Node); why != "" {
-			filtered(report(), pm.Node.NodeClass, why, 1)
-			continue
-		}
-		id, why := p.ids.NewID(), ""
-		pl.placing(pm)
-		released := false
-		if pm.Update {
-			_, released = p.cluster.release(pm.Previous)
-			pl.picker.Refresh(row)
-			pl.distinct.Add(pm.Node, pl.tg.Name, -1)
-		}
-		if why := pl.distinct.Check(pm.Node); why != "" { // another alloc excludes it
-			filtered(report(), pm.Node.NodeClass, why, 1)
-			pl.keep(pm, released)
-			continue
-		}
-		var res *model.AllocatedResources
-		if res, why = pl.tryOn(row, id); why != "" && pl.evictBest(row, id) {
-			res, why = pl.tryOn(row, id)
-		}
-		if why != "" {
-			pl.keep(pm, released)
-			m := report()
-			if m.NodesExhausted > 0 {
-				m.CoalescedFailures++
-			}
-			pl.countOne(m, pm.Node, why)
-			p.out.QueuedAllocations[pl.tg.Name]++
-			continue
-		}
-		made := pl.success(row, 0)
-		pl.take(row, res)
-		p.commit(pm, row, id, res, made)
-		placed++
-		if !pm.Update {
-			p.updates[pl.tg.Name].Place++
+		if p.placeOn(pl, &ps[i], row, failed) {
+			placed++
+		} else {
+			failed.NodesEvaluated++
 		}
 	}
 	// It is not a failure if some nodes are not feasible, but it is reported if none
 	// is.
 	u := p.updates[pl.tg.Name]
 	idle := placed == 0 && u.Ignore+u.InPlaceUpdate+u.DestructiveUpdate+u.Canary == 0
-	if failed != nil && (idle || failed.NodesExhausted > 0) {
+	if failed.NodesEvaluated > 0 && (idle || failed.NodesExhausted > 0) {
 		pl.countTasks(failed)
 		p.out.FailedTGAllocs[pl.tg.Name] = failed
 	}
+}
+
+// placeOn places an alloc of a system job on its node, which is a row of the cluster, or
+// counts in failed why it cannot.
+func (p *process) placeOn(pl *placer, pm *reconcile.Placement, row int, failed *model.AllocMetric) bool {
+	if why := pl.chk.Check(pm.Node); why != "" {
+		filtered(failed, pm.Node.NodeClass, why, 1)
+		return false
+	}
+	id := p.ids.NewID()
+	pl.placing(pm)
+	released := false
+	if pm.Update {
+		_, released = p.cluster.release(pm.Previous)
+		pl.picker.Refresh(row)
+		pl.distinct.Add(pm.Node, pl.tg.Name, -1)
+	}
+	if why := pl.distinct.Check(pm.Node); why != "" { // another alloc excludes it
+		filtered(failed, pm.Node.NodeClass, why, 1)
+		pl.keep(pm, released)
+		return false
+	}
+	res, why := pl.tryOn(row, id)
+	if why != "" && pl.evictBest(row, id) {
+		res, why = pl.tryOn(row, id)
+	}
+	if why != "" {
+		pl.keep(pm, released)
+		if failed.NodesExhausted > 0 {
+			failed.CoalescedFailures++
+		}
+		pl.countOne(failed, pm.Node, why)
+		p.out.QueuedAllocations[pl.tg.Name]++
+		return false
+	}
+	made := pl.success(row, 0)
+	pl.take(row, res)
+	p.commit(pm, row, id, res, made)
+	if !pm.Update {
+		p.updates[pl.tg.Name].Place++
+	}
+	return true
 }
 
 // firstAllocDeadline is how long a deployment of a system job waits for a first

@@ -35,63 +35,79 @@ func System(in Input, nodes []*model.Node) *Result {
 	return r.res
 }
 
+// nodeSlots classifies the allocs of one group of a system job, of which a node has one.
+type nodeSlots struct {
+	held     map[string]bool              // nodes that have an alloc, by id
+	previous map[string]*model.Allocation // what the next alloc of a node follows, by the node's id
+	live     []*model.Allocation          // in reach; they hold their nodes
+	outdated []*model.Allocation          // the new version is to replace them
+}
+
 func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes []*model.Node) {
-	u := r.counts(tg.Name)
-	held := map[string]bool{}
-	var live, outdated []*model.Allocation
-	previous := map[string]*model.Allocation{} // ended ones by node
+	s := r.sortSystem(tg, allocs)
+	if tg.Count == 0 {
+		return
+	}
+	c := r.systemCanaries(tg, s.outdated, s.live)
+	hold := r.hold(tg, allocs)
+	if hold != nil { // as if canaries were awaited, none of which is due
+		c.waiting, c.missing, c.before = true, 0, r.versionBefore(tg, s.outdated)
+		r.holdBack(tg, hold, len(s.outdated))
+	}
+	placed := r.fillNodes(tg, s, &c, hold, nodes)
+	r.replaceOutdated(tg, s.outdated, c, r.roomOfSystem(tg, s.live, placed), r.counts(tg.Name))
+}
+
+func (r *run) sortSystem(tg *model.TaskGroup, allocs []*model.Allocation) *nodeSlots {
+	s, u := &nodeSlots{held: map[string]bool{}, previous: map[string]*model.Allocation{}}, r.counts(tg.Name)
 	for _, a := range allocs {
 		switch {
 		case a.ServerTerminalStatus():
 			r.bury(a)
 			if a.ClientStatus == model.AllocClientStatusLost && a.NextAllocation == "" { // it may still run there: wait for its end
-				previous[a.NodeID] = a
+				s.previous[a.NodeID] = a
 			}
 		case a.ClientTerminalStatus():
 			switch {
 			case a.NextAllocation != "": // already replaced
 			case r.holdsNode(tg, a):
-				held[a.NodeID] = true
+				s.held[a.NodeID] = true
 				u.Ignore++
-				live = append(live, a)
+				s.live = append(s.live, a)
 			default:
-				previous[a.NodeID] = a
+				s.previous[a.NodeID] = a
 			}
 		case tg.Count == 0:
 			r.stopIfLive(a, DescNotNeeded)
 		default:
 			stops := len(r.res.Stop)
 			keeps, old := r.systemAlloc(tg, a, u)
-			held[a.NodeID] = keeps || held[a.NodeID]
+			s.held[a.NodeID] = keeps || s.held[a.NodeID]
 			if !keeps {
-				previous[a.NodeID] = a // if it may not be stopped any more, nothing replaces it
+				s.previous[a.NodeID] = a // if it may not be stopped any more, nothing replaces it
 			}
 			if len(r.res.Stop) == stops && r.reachOf(tg, a) == inReach {
-				live = append(live, a)
+				s.live = append(s.live, a)
 			}
 			if old {
-				outdated = append(outdated, a)
+				s.outdated = append(s.outdated, a)
 			}
 		}
 	}
-	if tg.Count == 0 {
-		return
-	}
-	c := r.systemCanaries(tg, outdated, live)
-	hold := r.hold(tg, allocs)
-	if hold != nil { // as if canaries were awaited, none of which is due
-		c.waiting, c.missing, c.before = true, 0, r.versionBefore(tg, outdated)
-		r.holdBack(tg, hold, len(outdated))
-	}
-	placed := 0
+	return s
+}
+
+// fillNodes requests an alloc for each node that has none. It returns how many of them join the
+// deployment.
+func (r *run) fillNodes(tg *model.TaskGroup, s *nodeSlots, c *canariesOfSystem, hold *model.Hold, nodes []*model.Node) (joined int) {
 	var former []Placement
 	for _, n := range nodes {
-		if held[n.ID] {
+		if s.held[n.ID] {
 			continue
 		}
-		p := Placement{Job: r.Job, Group: tg, Name: model.AllocName(r.Job.ID, tg.Name, 0), Node: n, Previous: previous[n.ID]}
+		p := Placement{Job: r.Job, Group: tg, Name: model.AllocName(r.Job.ID, tg.Name, 0), Node: n, Previous: s.previous[n.ID]}
 		switch {
-		case c.takes(r, previous[n.ID]):
+		case c.takes(r, p.Previous):
 			p.Canary = true
 		case c.before != nil && r.Feasible(tg, n): // whether the new version is good is open
 			p.Job, p.Group = c.before, c.before.LookupTaskGroup(tg.Name)
@@ -105,12 +121,12 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 		}
 		if r.current != nil && r.Feasible(tg, n) { // otherwise the placement is requested only to count the node as filtered
 			p.Deployment, r.pending = r.join(tg), true
-			placed++
+			joined++
 		}
 		r.res.Place = append(r.res.Place, p)
 	}
 	r.res.Place = append(r.res.Place, former...)
-	r.replaceOutdated(tg, outdated, c, r.roomOfSystem(tg, live, placed), u)
+	return joined
 }
 
 // holdsNode reports whether an ended alloc keeps its node: completed sysbatch work, or
