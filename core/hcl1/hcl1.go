@@ -8,7 +8,6 @@ package hcl1
 
 import (
 	"bytes"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
@@ -25,11 +24,14 @@ type Edits []Edit
 
 // Apply returns src with the edits.
 func (e Edits) Apply(src []byte) []byte {
-	out := slices.Clone(src)
-	for _, x := range slices.Backward(e) {
-		out = slices.Replace(out, x.From, x.To, []byte(x.Text)...)
+	var out []byte
+	done := 0 // bytes of src
+	for _, x := range e {
+		out = append(out, src[done:x.From]...)
+		out = append(out, x.Text...)
+		done = x.To
 	}
-	return out
+	return append(out, src[done:]...)
 }
 
 // Restore makes the places of problems with the edited text those in src.
