@@ -57,7 +57,7 @@ func (t *Tree) kill(ctx context.Context, name string, dirs []string) {
 	}
 	still := pidsIn(dirs) // another process may have got the number before it was looked up
 	for _, p := range found {
-		if slices.Contains(still, p.Pid) {
+		if _, in := slices.BinarySearch(still, p.Pid); in {
 			_ = p.Kill() // an error means that it has ended
 		}
 		_ = p.Release()
@@ -76,7 +76,7 @@ func passing(pid int, name string) bool {
 	return !p.Zombie && !strings.Contains(string(raw), "/"+name)
 }
 
-// pidsIn are the processes of groups and of those below them, except this one.
+// pidsIn returns the processes of groups and of those below them, except this one, in order.
 func pidsIn(dirs []string) []int {
 	var out []int
 	for _, top := range dirs {
@@ -87,14 +87,15 @@ func pidsIn(dirs []string) []int {
 			raw, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 			for line := range strings.Lines(string(raw)) {
 				pid, err := strconv.Atoi(strings.TrimSpace(line))
-				if err == nil && pid > 1 && pid != os.Getpid() && !slices.Contains(out, pid) {
+				if err == nil && pid > 1 && pid != os.Getpid() {
 					out = append(out, pid)
 				}
 			}
 			return nil
 		})
 	}
-	return out
+	slices.Sort(out) // on version 1 a process is in several groups
+	return slices.Compact(out)
 }
 
 // remaining removes groups without processes, and returns those that stay.
