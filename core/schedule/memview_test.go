@@ -183,8 +183,11 @@ func (v *memView) put(a *model.Allocation) {
 			v.allocs[p.ID] = &p
 		}
 		if d := v.LatestDeployment("", a.JobID); d != nil && d.ID == a.DeploymentID {
-			if ds := d.TaskGroups[a.TaskGroup]; ds != nil && ds.RequireProgressBy.IsZero() {
-				ds.RequireProgressBy = time.Unix(1, 0) // as the state does, with the time
+			if ds := d.TaskGroups[a.TaskGroup]; ds != nil {
+				ds.PlacedAllocs++
+				if ds.RequireProgressBy.IsZero() {
+					ds.RequireProgressBy = time.Unix(1, 0) // as the state does, with the time
+				}
 			}
 		}
 		if a.DeploymentStatus.IsCanary() {

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-project/drover/core/control"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/reconcile"
 	"github.com/drover-project/drover/core/state"
 )
 
@@ -94,7 +95,7 @@ func Collect(v *state.View, now time.Time, t Thresholds) []fsm.Command {
 }
 
 func collect(v control.View, now time.Time, t Thresholds) *work {
-	w := &work{view: v, now: now, t: t, deadJobs: map[model.JobKey]bool{}, allocGone: map[string]bool{}}
+	w := &work{view: v, now: now, t: t, deadJobs: map[model.JobKey]bool{}, openJobs: map[model.JobKey]bool{}, allocGone: map[string]bool{}}
 	w.jobs()
 	w.evals()
 	w.deployments()
@@ -109,6 +110,7 @@ type work struct {
 	t    Thresholds
 
 	deadJobs      map[model.JobKey]bool
+	openJobs      map[model.JobKey]bool // with an evaluation that has not ended
 	purge         []*model.Job // the same jobs, in order
 	evalIDs       []string
 	allocIDs      []string
@@ -165,6 +167,11 @@ func (w *work) jobOver(j *model.Job) bool {
 // evals finds ended evals with allocs that have ended and were not replaced.
 func (w *work) evals() {
 	for e := range w.view.Evals() {
+		if !e.TerminalStatus() {
+			w.openJobs[model.JobKey{Namespace: e.Namespace, ID: e.JobID}] = true
+		}
+	}
+	for e := range w.view.Evals() {
 		threshold := w.t.Eval
 		if e.Type == model.JobTypeBatch || e.Type == model.JobTypeSysBatch {
 			threshold = w.t.BatchEval
@@ -218,7 +225,9 @@ func (w *work) allocOver(a *model.Allocation, threshold time.Duration) bool {
 	if job.Type == model.JobTypeBatch || job.Type == model.JobTypeSysBatch {
 		return a.NextAllocation != ""
 	}
-	return a.ServerTerminalStatus() || a.NextAllocation != ""
+	// While an evaluation waits for room, the scheduler still looks for what has to be replaced.
+	waits := reconcile.WasToBeReplaced(a) && w.openJobs[model.JobKey{Namespace: a.Namespace, ID: a.JobID}]
+	return a.ServerTerminalStatus() && !waits || a.NextAllocation != ""
 }
 
 // deployments finds ended deployments without live allocs.

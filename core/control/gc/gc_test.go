@@ -15,6 +15,7 @@ import (
 	"github.com/drover-project/drover/core/control/gc"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/reconcile"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/internal/testkit/invariants"
 )
@@ -57,6 +58,32 @@ func TestARunningJobLosesNothing(t *testing.T) {
 	evals, allocs, jobs := collected(s, start.Add(1000*time.Hour))
 	if len(evals)+len(allocs)+len(jobs) != 0 {
 		t.Fatalf("evals %q, allocs %q, jobs %q", evals, allocs, jobs)
+	}
+}
+
+func TestWhatWaitsForRoomForItsReplacementIsKept(t *testing.T) {
+	s := build(t, model.JobTypeService, model.AllocClientStatusRunning, false)
+	waiting := &model.Evaluation{ID: "w", Namespace: "default", JobID: "j", Type: model.JobTypeService, Status: model.EvalStatusBlocked, ModifyTime: start.UnixNano()}
+	for _, c := range []struct {
+		status, description string
+		kept                bool
+	}{
+		{model.EvalStatusBlocked, reconcile.DescLost, true},
+		{model.EvalStatusBlocked, reconcile.DescNotNeeded, false},
+		{model.EvalStatusComplete, reconcile.DescLost, false},
+	} {
+		err := s.Update(s.View().Index()+1, func(tx *state.Tx) error {
+			e := *waiting
+			e.Status = c.status
+			tx.UpsertEval(&e)
+			return tx.ChangeAlloc(&model.AllocChange{Kind: model.AllocStop, AllocID: "a", Description: c.description, ClientStatus: model.AllocClientStatusLost}, "e", start.UnixNano())
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, allocs, _ := collected(s, start.Add(1000*time.Hour)); (len(allocs) == 0) != c.kept {
+			t.Errorf("%s, evaluation %s: collected %q", c.description, c.status, allocs)
+		}
 	}
 }
 

@@ -9,32 +9,34 @@ import "github.com/drover-project/drover/core/model"
 // placed later in its place is still its replacement: it gets the data of a sticky disk, and
 // keeps the history of attempts, just as if there had been room at once.
 
-// vacate records an alloc that was stopped and is the newest of its place.
-func (s *slots) vacate(a *model.Allocation) {
-	if s.vacated == nil {
-		s.vacated = map[string]*model.Allocation{}
-	}
-	s.vacated[a.Name] = a
-}
-
-// owed returns the alloc if it was stopped to be replaced and nothing has replaced it, or
-// else nil. It also reports whether it is replaced because it failed.
-func (r *run) owed(a *model.Allocation) (previous *model.Allocation, failed bool) {
-	if a == nil || a.NextAllocation != "" || r.stoppedSince(a) {
-		return nil, false
-	}
-	if a.DesiredStatus == model.AllocDesiredStatusEvict {
-		return a, false
+// WasToBeReplaced reports whether an alloc was asked to end so that another takes its place,
+// and none has: no node had room for it.
+func WasToBeReplaced(a *model.Allocation) bool {
+	if a.NextAllocation != "" || !a.ServerTerminalStatus() {
+		return false
 	}
 	switch a.DesiredDescription {
-	case DescMigrating, DescLost:
-		return a, false
-	case DescRescheduled, DescUnhealthy:
-		if !r.givenUp(a) { // otherwise the new version has its own attempts
-			return a, true
-		}
+	case DescLost, DescMigrating:
+		return true
 	}
-	return nil, false
+	return wasRescheduled(a) || a.DesiredStatus == model.AllocDesiredStatusEvict
+}
+
+// wasRescheduled reports whether an alloc was asked to end because its reschedule policy allows
+// another try.
+func wasRescheduled(a *model.Allocation) bool {
+	return a.DesiredDescription == DescRescheduled || a.DesiredDescription == DescUnhealthy
+}
+
+// owed reports whether an alloc that should end is still owed its replacement. What ran once
+// is, whatever has become of the roll-out of its version, unless the job was stopped since or
+// its group does not replace what is lost. A try that was due is not owed to a version that is
+// given up, unless the roll-out of the newest one is halted: that one has its own tries.
+func (r *run) owed(tg *model.TaskGroup, a *model.Allocation) bool {
+	if !WasToBeReplaced(a) || r.isCanary(a) || r.awaited(tg, a) || r.stoppedSince(a) {
+		return false
+	}
+	return !wasRescheduled(a) || !r.givenUp(a) || r.halted()
 }
 
 // stoppedSince reports whether the job was stopped after the version that an alloc ran.

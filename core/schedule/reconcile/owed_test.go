@@ -5,6 +5,7 @@ package reconcile_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/reconcile"
@@ -51,5 +52,27 @@ func TestWhatFoundNoRoomWhenItsPredecessorWasStoppedReplacesItStill(t *testing.T
 				t.Errorf("that it replaces a failure is said: %t", r.Place[0].Reschedule)
 			}
 		})
+	}
+}
+
+func TestWhatIsLostInAGroupThatReplacesNothingLostIsNotReplacedBesideCanaries(t *testing.T) {
+	b := newBench(model.JobTypeService, 2)
+	no := false
+	tg := b.Job.TaskGroups[0]
+	tg.Disconnect = &model.DisconnectStrategy{LostAfter: time.Hour, Replace: &no}
+	tg.Update = &model.UpdateStrategy{MaxParallel: 1, Canary: 1, ProgressDeadline: time.Minute}
+	b.nodes["n1"].Status = model.NodeStatusDown
+	a := b.alloc("a", 0, "n1")
+	a.DesiredStatus, a.DesiredDescription, a.ClientStatus = model.AllocDesiredStatusStop, reconcile.DescLost, model.AllocClientStatusLost
+	b.alloc("b", 1, "n2")
+	b.version(env("new"))
+	r := reconcile.Service(b.Input)
+	for _, p := range r.Place {
+		if !p.Canary || p.Previous != nil {
+			t.Errorf("placed is %+v", p)
+		}
+	}
+	if len(r.Place) != 1 {
+		t.Errorf("%d are placed, want the canary", len(r.Place))
 	}
 }

@@ -148,13 +148,18 @@ func (r *run) giveUp(s *slots, a *model.Allocation, replace bool) {
 	s.kept = append(s.kept, a)
 }
 
-// holdsThoughLost reports whether a lost alloc, in a group that does not replace such
-// allocs, still keeps its place: until its node has reconnected and ended it, the job
-// changes, or a replacement is forced.
+// holdsThoughLost reports whether a lost alloc that nothing replaces still keeps its place:
+// until its node has reconnected and ended it, the job changes, or a replacement is forced.
 func (r *run) holdsThoughLost(tg *model.TaskGroup, a *model.Allocation) bool {
+	return r.awaited(tg, a) && !r.givenUp(a)
+}
+
+// awaited reports whether an alloc is lost in a group that does not replace such allocs, and
+// its node may still reconnect.
+func (r *run) awaited(tg *model.TaskGroup, a *model.Allocation) bool {
 	return !patienceOf(tg).replace &&
 		a.ClientStatus == model.AllocClientStatusLost && a.DesiredDescription == DescLost && a.NextAllocation == "" &&
-		!r.givenUp(a) && !a.DesiredTransition.ShouldForceReschedule() && !a.DesiredTransition.ShouldMigrate() &&
+		!a.DesiredTransition.ShouldForceReschedule() && !a.DesiredTransition.ShouldMigrate() &&
 		outOfReach(r.Node(a.NodeID))
 }
 

@@ -128,6 +128,8 @@ func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 			r.stop(l.alloc, l.desc, l.clientStatus)
 		}
 		switch {
+		case l.drop && l.alloc.ServerTerminalStatus(): // it ends already
+			continue
 		case l.drop:
 			u.Stop++
 			continue // nor does it begin a deployment
@@ -178,9 +180,7 @@ func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 	dep, now := r.join(tg), r.spend(tg, want)
 	r.res.grow(now)
 	for _, name := range s.freeNames(r.Job, now) {
-		p := Placement{Job: r.Job, Group: tg, Name: name, Deployment: dep}
-		p.Previous, p.Reschedule = r.owed(s.vacated[name])
-		r.res.Place = append(r.res.Place, p)
+		r.res.Place = append(r.res.Place, Placement{Job: r.Job, Group: tg, Name: name, Deployment: dep})
 	}
 	u.Place += uint64(want)
 	r.pending = true
@@ -257,7 +257,9 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 		r.holdBack(tg, s.hold, want)
 		return true
 	}
-	for i := range r.spend(tg, want) {
+	now := r.spend(tg, want)
+	names := s.freeCanaryNames(r.Job, max(0, now-len(s.movedCanaries)-len(s.failedCanary)))
+	for i := range now {
 		p := Placement{Job: r.Job, Group: tg, Canary: true, Deployment: r.join(tg)}
 		switch failed := i - len(s.movedCanaries); {
 		case failed < 0:
@@ -271,7 +273,7 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 			u.Place++
 			u.Stop++
 		default:
-			p.Name = s.canaryName(r.Job, tg, i+len(s.canaries))
+			p.Name, names = names[0], names[1:]
 			u.Canary++
 		}
 		r.res.Place = append(r.res.Place, p)

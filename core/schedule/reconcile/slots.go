@@ -31,8 +31,6 @@ type slots struct {
 	// beside has, by the alloc that holds a place, those that claim it too and are not
 	// counted: if the place is not needed any more, they end with it.
 	beside map[string][]*model.Allocation
-	// vacated has, by name, the newest allocs of their places that have been stopped.
-	vacated map[string]*model.Allocation
 
 	taken       map[string]bool // names that are not free; nil: not known yet
 	lowest      int             // names below this index are not free any more
@@ -65,14 +63,16 @@ func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 		return cmp.Or(cmp.Compare(a.Index(), b.Index()), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID))
 	})
 	rivals := r.rivals(allocs)
-	newest := map[place]*model.Allocation{}
+	newest, filled := map[place]*model.Allocation{}, map[place]bool{}
 	for _, a := range allocs {
-		newest[r.placeOf(a)] = a
+		p := r.placeOf(a)
+		newest[p], filled[p] = a, filled[p] || !a.ServerTerminalStatus()
 	}
 	for _, a := range allocs {
 		switch as := rivals[r.placeOf(a)]; {
 		case a.ServerTerminalStatus():
-			r.sortHistory(s, a, newest[r.placeOf(a)] == a)
+			p := r.placeOf(a)
+			r.sortHistory(s, a, newest[p] == a, filled[p])
 		case len(as) > 0 && as[0] == a:
 			r.reunite(s, as)
 		case len(as) > 0: // reunite has decided about it, together with the oldest alloc of its place
@@ -84,22 +84,23 @@ func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 }
 
 // sortHistory classifies an alloc that should end: it holds no place, unless it is
-// lost and must not be replaced. If it is not the newest of its place, another alloc got the
-// place while the node was in reach.
-func (r *run) sortHistory(s *slots, a *model.Allocation, newest bool) {
+// lost and must not be replaced, or still waits for its replacement. If it is not the newest
+// of its place, another alloc got the place while the node was in reach. filled says that
+// an alloc which should not end has the place.
+func (r *run) sortHistory(s *slots, a *model.Allocation, newest, filled bool) {
 	switch {
-	case !newest || !r.holdsThoughLost(s.tg, a):
-		r.bury(a)
-		if newest && !r.isCanary(a) {
-			s.vacate(a)
+	case newest && r.holdsThoughLost(s.tg, a):
+		r.counts(a.TaskGroup).Ignore++
+		if !r.isCanary(a) {
+			s.kept = append(s.kept, a)
+		} else if r.canaryNow(a) {
+			s.canaries = append(s.canaries, a)
 		}
 		return
-	case !r.isCanary(a):
-		s.kept = append(s.kept, a)
-	case r.canaryNow(a):
-		s.canaries = append(s.canaries, a)
+	case newest && !filled && r.owed(s.tg, a):
+		s.leaving = append(s.leaving, &leaver{alloc: a, reschedule: wasRescheduled(a), vacant: true})
 	}
-	r.counts(a.TaskGroup).Ignore++
+	r.bury(a)
 }
 
 // sortOne classifies an alloc without rivals for its place.
@@ -389,9 +390,21 @@ func (r *run) wasCanary(a *model.Allocation) bool {
 	return slices.Contains(r.current.TaskGroups[a.TaskGroup].PlacedCanaries, a.ID)
 }
 
-// canaryName returns the name of the i-th canary.
-func (s *slots) canaryName(job *model.Job, tg *model.TaskGroup, i int) string {
-	return model.AllocName(job.ID, tg.Name, i)
+// freeCanaryNames returns the n lowest names of the group that no canary has.
+func (s *slots) freeCanaryNames(job *model.Job, n int) []string {
+	taken := map[string]bool{}
+	for _, as := range [][]*model.Allocation{s.canaries, s.movedCanaries, s.failedCanary} {
+		for _, a := range as {
+			taken[a.Name] = true
+		}
+	}
+	names := make([]string, 0, n)
+	for i := 0; len(names) < n; i++ {
+		if name := model.AllocName(job.ID, s.tg.Name, i); !taken[name] {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // updates lists the live allocs of older versions by kind of update.
