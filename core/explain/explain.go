@@ -51,7 +51,8 @@ func (o Of) Job(job *model.Job) *model.Explanation {
 	if d := o.View.LatestDeployment(job.Namespace, job.ID); d != nil && d.JobVersion == job.Version && d.JobCreateIndex == job.CreateIndex && d.Status != model.DeploymentStatusSuccessful {
 		out.Says = append(out.Says, fmt.Sprintf("Deployment %s of version %d is %s.", short(d.ID), d.JobVersion, d.Status))
 		if absent := func(g *model.GroupExplanation) bool { return g.Absent > 0 }; d.Status == model.DeploymentStatusFailed && slices.ContainsFunc(out.Groups, absent) {
-			out.Says = append(out.Says, "A version whose deployment has failed gets no more allocations: register a changed job, or go back with drover job revert.")
+			out.Says = append(out.Says, o.failed(job, out.Groups)...)
+			out.Says = append(out.Says, "A version whose deployment has failed gets no allocations that it never had; those that fail or are lost are still replaced. Register a changed job, or go back with drover job revert.")
 		}
 		out.Says = append(out.Says, deploy.Standing(o.View, d, o.Now)...)
 	} else if !job.Stop {

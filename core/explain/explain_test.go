@@ -190,10 +190,22 @@ func TestAJobDoesNotSayThatAllIsPlacedWhileAFailedDeploymentPlacesNothing(t *tes
 		return tx.UpdateDeploymentStatus(&model.DeploymentStatusUpdate{DeploymentID: out.Plan.Deployment.ID, Status: model.DeploymentStatusFailed, StatusDescription: "because", UpdatedAt: now.UnixNano()})
 	})
 	says(t, job(), `Group "g": 1 allocations are lacking that nothing places now; 0 of 1 nodes could take one more.`,
-		"A version whose deployment has failed gets no more allocations: register a changed job, or go back with drover job revert.")
+		"A version whose deployment has failed gets no allocations that it never had; those that fail or are lost are still replaced. Register a changed job, or go back with drover job revert.")
 	if all := strings.Join(job().Says, "\n"); strings.Contains(all, "every allocation has a place") || job().Groups[0].Absent != 1 {
 		t.Errorf("one of 3 is lacking:\n%s", all)
 	}
+}
+
+func TestAJobSaysWhenAFailedAllocOfAFailedDeploymentIsReplaced(t *testing.T) {
+	b := newBench(t)
+	out := b.run()
+	b.update(func(tx *state.Tx) error {
+		if err := tx.UpdateDeploymentStatus(&model.DeploymentStatusUpdate{DeploymentID: out.Plan.Deployment.ID, Status: model.DeploymentStatusFailed, UpdatedAt: now.UnixNano()}); err != nil {
+			return err
+		}
+		return tx.UpdateAllocFromClient(&model.AllocReport{ID: out.Plan.Place[0].ID, ClientStatus: model.AllocClientStatusFailed}, now.UnixNano())
+	})
+	says(t, b.explain(now).Job(b.View().JobByID("default", "web")), "Allocation "+out.Plan.Place[0].ID[:8]+" has failed. It is replaced")
 }
 
 func TestAJobNamesTheFailedAllocsThatNothingReplaces(t *testing.T) {
