@@ -30,6 +30,8 @@ const (
 	mostAnswer = 16 << 20
 	// waitDelay is how long the program's pipes may stay open after its end.
 	waitDelay = 2 * time.Second
+	// removeLimit is the time limit for removing what was stored in vain.
+	removeLimit = 5 * time.Second
 )
 
 // bucket is a bucket of an S3-compatible store. Each of its methods runs drover-s3 once.
@@ -66,6 +68,11 @@ func (b *bucket) Put(ctx context.Context, file, name, sum string) error {
 	answer, err := b.ask(ctx, wire.Request{Op: wire.Put, Name: name, File: path})
 	if err == nil && answer.Sum != sum {
 		err = differs(answer.Sum, sum)
+		return errors.Join(err, b.Delete(ctx, name))
+	}
+	if err != nil && ctx.Err() != nil { // the program was killed, perhaps before it had read what it had stored
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
+		defer cancel()
 		return errors.Join(err, b.Delete(ctx, name))
 	}
 	return err

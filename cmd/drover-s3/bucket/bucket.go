@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -107,16 +108,35 @@ func put(ctx context.Context, c *minio.Client, r wire.Request) (wire.Answer, err
 	if _, err := c.FPutObject(ctx, r.Bucket.Name, at, r.File, opts); err != nil {
 		return wire.Answer{}, explain(r.Bucket, err)
 	}
-	object, err := c.GetObject(ctx, r.Bucket.Name, at, minio.GetObjectOptions{})
+	sum, err := sumOf(ctx, c, r.Bucket.Name, at)
 	if err != nil {
-		return wire.Answer{}, explain(r.Bucket, err)
+		// What nobody can read must not count as the newest snapshot. ctx may have ended.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
+		defer cancel()
+		err = fmt.Errorf("read what was stored: %w", explain(r.Bucket, err))
+		if left := c.RemoveObject(ctx, r.Bucket.Name, at, minio.RemoveObjectOptions{}); left != nil {
+			return wire.Answer{}, fmt.Errorf("%w; it stays in the store as %s: %w", err, at, left)
+		}
+		return wire.Answer{}, fmt.Errorf("%w; it was removed again", err)
+	}
+	return wire.Answer{Sum: sum}, nil
+}
+
+// removeLimit is the time limit for removing what was stored in vain.
+const removeLimit = 30 * time.Second
+
+// sumOf reads an object and returns its SHA-256.
+func sumOf(ctx context.Context, c *minio.Client, bucket, at string) (string, error) {
+	object, err := c.GetObject(ctx, bucket, at, minio.GetObjectOptions{})
+	if err != nil {
+		return "", err
 	}
 	defer object.Close()
 	hash := sha256.New()
 	if _, err := io.Copy(hash, object); err != nil {
-		return wire.Answer{}, fmt.Errorf("read what was stored: %w", explain(r.Bucket, err))
+		return "", err
 	}
-	return wire.Answer{Sum: hex.EncodeToString(hash.Sum(nil))}, nil
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 func list(ctx context.Context, c *minio.Client, r wire.Request) (out wire.Answer, err error) {

@@ -6,6 +6,7 @@ package bucket_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -22,11 +23,17 @@ import (
 // store starts a store with the bucket "bkt".
 func store(t *testing.T) wire.Bucket {
 	t.Helper()
+	return storeBehind(t, func(h http.Handler) http.Handler { return h })
+}
+
+// storeBehind is store, with something in front of it.
+func storeBehind(t *testing.T, front func(http.Handler) http.Handler) wire.Bucket {
+	t.Helper()
 	backend := s3mem.New()
 	if err := backend.CreateBucket("bkt"); err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(gofakes3.New(backend).Server())
+	srv := httptest.NewServer(front(gofakes3.New(backend).Server()))
 	t.Cleanup(srv.Close)
 	return wire.Bucket{Endpoint: srv.URL, Region: "us-east-1", Name: "bkt", KeyPrefix: "in", AccessKey: "k", SecretKey: "s", PathStyle: true}
 }
@@ -70,6 +77,27 @@ func TestWhatIsStoredIsReadAgainListedAndRemoved(t *testing.T) {
 		if got := do(t, wire.Request{Op: wire.List, Bucket: b, Name: "d-"}).Objects; len(got) != 0 {
 			t.Errorf("listed after the removal: %v", got)
 		}
+	}
+}
+
+func TestWhatCannotBeReadAgainIsNotKept(t *testing.T) {
+	b := storeBehind(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, ".snap") { // credentials without s3:GetObject
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = w.Write([]byte("<Error><Code>AccessDenied</Code><Message>no</Message></Error>"))
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	path, _ := file(t, 64)
+	got := bucket.Do(t.Context(), wire.Request{Op: wire.Put, Bucket: b, Name: "d-1.snap", File: path}).Error
+	if !strings.Contains(got, "s3:GetObject") || !strings.HasSuffix(got, "it was removed again") {
+		t.Errorf("it says %q", got)
+	}
+	if left := do(t, wire.Request{Op: wire.List, Bucket: b, Name: "d-"}).Objects; len(left) != 0 {
+		t.Errorf("%v count as stored", left)
 	}
 }
 

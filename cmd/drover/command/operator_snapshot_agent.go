@@ -173,7 +173,7 @@ remove old ones failed, or if the newest is older than two intervals.`,
 			flags := declareSnapshotFlags(fs)
 			return func(ctx context.Context, s *session, args []string) error {
 				status, err := s.scheduled(ctx, flags, args)
-				if err := s.show(status, err, func() { s.printSchedule(status) }); err != nil {
+				if err := s.show(status, err, func() { s.printSchedule(status, len(args) == 0 && flags.path == "") }); err != nil {
 					return err
 				}
 				if overdue(status) {
@@ -212,7 +212,9 @@ func overdue(st *backup.Status) bool {
 	return st.Interval > 0 && (age > 2*st.Interval || age < -st.Interval) // those from the future are last only if there are no others
 }
 
-func (s *session) printSchedule(st *backup.Status) {
+// printSchedule prints the status of an agent, or what a store shows of it: what the agent has
+// done and what failed is not known then.
+func (s *session) printSchedule(st *backup.Status, known bool) {
 	retain, next := strconv.Itoa(st.Retain), when(st.Next.Local())
 	if st.Retain == 0 {
 		retain = "all"
@@ -220,8 +222,11 @@ func (s *session) printSchedule(st *backup.Status) {
 	if st.Next.IsZero() {
 		next = "N/A"
 	}
-	s.pairs("Store", st.Store, "Interval", st.Interval.String(), "Retain", retain, "Next", next,
-		"Taken", text(st.Taken), "Failed", text(st.Failed), "Failures Since Success", text(st.Failures), "Last Error", st.LastError)
+	lines := []string{"Store", st.Store, "Interval", st.Interval.String(), "Retain", retain, "Next", next}
+	if known {
+		lines = append(lines, "Taken", text(st.Taken), "Failed", text(st.Failed), "Failures Since Success", text(st.Failures), "Last Error", st.LastError)
+	}
+	s.pairs(lines...)
 	s.printf("")
 	var rows [][]string
 	for _, x := range st.Snapshots {
