@@ -70,6 +70,30 @@ func TestTheServersClockStampsReportsAndReturns(t *testing.T) {
 	})
 }
 
+func TestTheServersClockSaysWhenAnAllocFailed(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {
+		s.log.write(t, &fsm.BeginTerm{ClusterID: "c", TermID: "t"})
+		s.log.write(t, &fsm.RaiseLevel{Level: fsm.Level})
+		s.register(t, idN1)
+		s.place(t, idN1, "a1")
+		ahead := time.Now().Add(time.Hour)
+		failed := &model.Allocation{ID: "a1", ClientStatus: model.AllocClientStatusFailed, TaskStates: map[string]*model.TaskState{
+			"t": {State: model.TaskStateDead, Failed: true, FinishedAt: &ahead},
+		}}
+		time.Sleep(time.Second)
+		heard := time.Now()
+		for range 2 {
+			if _, err := s.UpdateAllocs(ctx, identity(idN1), []*model.AllocReport{failed.ReportSince(nil)}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if at := s.store.View().AllocByID("a1").FailedSince(); !at.Equal(heard) {
+			t.Errorf("it failed %s after servers heard of it", at.Sub(heard))
+		}
+	})
+}
+
 func TestAServiceThatEndedThoughItIsWantedIsStartedAgain(t *testing.T) {
 	for kind, want := range map[string]int{model.JobTypeService: 1, model.JobTypeSystem: 1, model.JobTypeBatch: 0, model.JobTypeSysBatch: 0} {
 		inBubble(t, func(t *testing.T, s *servers, ctx context.Context) {

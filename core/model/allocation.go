@@ -282,9 +282,15 @@ func (a *Allocation) TerminalStatus() bool {
 }
 
 // UnknownSince returns when the alloc last became unknown; zero if it never did.
-func (a *Allocation) UnknownSince() time.Time {
+func (a *Allocation) UnknownSince() time.Time { return a.last(AllocClientStatusUnknown) }
+
+// FailedSince returns when servers heard that the alloc has failed, by their own clock; zero
+// if that is not recorded.
+func (a *Allocation) FailedSince() time.Time { return a.last(AllocClientStatusFailed) }
+
+func (a *Allocation) last(status string) time.Time {
 	for _, s := range slices.Backward(a.AllocStates) {
-		if s.Field == "ClientStatus" && s.Value == AllocClientStatusUnknown {
+		if s.Field == "ClientStatus" && s.Value == status {
 			return s.Time
 		}
 	}

@@ -179,9 +179,13 @@ func (tx *Tx) UpdateAllocFromClient(r *model.AllocReport, at int64) error {
 		return nil
 	}
 	c := old.WithNews(news)
-	if old.ClientStatus == model.AllocClientStatusUnknown && c.ClientStatus != model.AllocClientStatusUnknown {
+	back := old.ClientStatus == model.AllocClientStatusUnknown && c.ClientStatus != model.AllocClientStatusUnknown
+	if back {
 		c.FollowupEvalID = "" // the follow-up was for the end of the disconnect; the next one is for the next failure
-		c.AllocStates = append(slices.Clip(c.AllocStates), reconnected(c.ClientStatus, at))
+	}
+	failed := c.ClientStatus == model.AllocClientStatusFailed && old.ClientStatus != c.ClientStatus
+	if back || failed && tx.View().Level() >= levelFailedAt {
+		c.AllocStates = append(slices.Clip(c.AllocStates), becameNow(c.ClientStatus, at))
 	}
 	if !old.ClientTerminalStatus() && c.ClientTerminalStatus() && tx.View().Level() >= levelLoss {
 		c.FollowupEvalID = "" // it was for an unhealthy alloc that runs; the next one is for its failure
@@ -234,8 +238,12 @@ func allocNotFound(id string) error {
 	return errdefs.NotFoundf("alloc %q does not exist; it may have been garbage collected", id)
 }
 
-// reconnected returns the entry in an alloc's history that records when its node
-// reconnected.
-func reconnected(status string, at int64) *model.AllocState {
+// levelFailedAt is the level from which on an alloc records when servers have heard of its
+// failure.
+const levelFailedAt = 2
+
+// becameNow is the entry of an alloc's history for a status that its node has reported. Its
+// time is the servers': what depends on it does not depend on the clock of the node.
+func becameNow(status string, at int64) *model.AllocState {
 	return &model.AllocState{Field: "ClientStatus", Value: status, Time: time.Unix(0, at).UTC()}
 }

@@ -463,6 +463,20 @@ func TestDelaysGrowAsTheirFunctionSaysAndStartAnewAfterALongLife(t *testing.T) {
 	}
 }
 
+func TestTheClockOfANodeDoesNotDelayAReplacement(t *testing.T) {
+	p := &model.ReschedulePolicy{Unlimited: true, Delay: 10 * time.Second, DelayFunction: model.DelayFunctionConstant}
+	for _, wrong := range []time.Duration{0, time.Hour, -time.Hour} {
+		ended := now.Add(wrong)
+		a := &model.Allocation{
+			TaskStates:  map[string]*model.TaskState{"t": {FinishedAt: &ended}},
+			AllocStates: []*model.AllocState{{Field: "ClientStatus", Value: model.AllocClientStatusFailed, Time: now}},
+		}
+		if at, _ := reconcile.NextReschedule(p, a); !at.Equal(now.Add(10 * time.Second)) {
+			t.Errorf("with a clock that is wrong by %s it is replaced after %s", wrong, at.Sub(now))
+		}
+	}
+}
+
 func TestAttemptsCountWithinTheirInterval(t *testing.T) {
 	p := &model.ReschedulePolicy{Attempts: 2, Interval: time.Hour, DelayFunction: model.DelayFunctionConstant}
 	a := &model.Allocation{ModifyTime: now.UnixNano(), RescheduleTracker: &model.RescheduleTracker{}}

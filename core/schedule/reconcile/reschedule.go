@@ -9,11 +9,15 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// FailedAt returns when an alloc ended: the end of its last task, or else its last
-// change. One that runs and is unhealthy has failed when that was said of it.
+// FailedAt returns when an alloc failed, by the clock of the servers: its node's may be wrong
+// by hours. One that runs and is unhealthy has failed when that was said of it. For allocs of
+// which servers have not recorded it, it is the end of the last task, or else the last change.
 func FailedAt(a *model.Allocation) time.Time {
 	if s := a.DeploymentStatus; s.IsUnhealthy() && !a.ClientTerminalStatus() && !s.Timestamp.IsZero() {
 		return s.Timestamp
+	}
+	if at := a.FailedSince(); !at.IsZero() {
+		return at
 	}
 	var last time.Time
 	for _, s := range a.TaskStates {
