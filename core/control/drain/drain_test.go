@@ -30,6 +30,7 @@ type world struct {
 	index uint64
 	now   time.Time
 	ids   int
+	wrong time.Duration // by which the clocks of nodes are ahead
 }
 
 func newWorld(t *testing.T) *world {
@@ -78,14 +79,14 @@ func (w *world) place(id, job string, index int, node, previous string) {
 	w.apply(&fsm.ApplyPlan{UpdatedAt: w.now.UnixNano(), VerifiedIndex: at, Plan: &model.Plan{
 		Namespace: "default", JobID: job, SnapshotIndex: at, Place: []*model.Allocation{{
 			ID: id, Name: model.AllocName(job, "g", index), TaskGroup: "g", NodeID: node, PreviousAllocation: previous,
-			AllocatedResources: &model.AllocatedResources{},
+			AllocatedResources: &model.AllocatedResources{}, CreateTime: w.now.UnixNano(),
 		}},
 	}})
 	w.report(id, model.AllocClientStatusRunning)
 }
 
 func (w *world) report(id, status string) {
-	started := w.now.UnixNano()
+	started := w.now.Add(w.wrong).UnixNano()
 	w.apply(&fsm.UpdateAllocsFromClient{At: w.now.UnixNano(), Reports: []*model.AllocReport{{
 		ID: id, ClientStatus: status,
 		Tasks: map[string]*model.TaskReport{"t": {State: model.TaskStateRunning, StartedAt: &started}},
@@ -172,6 +173,23 @@ func TestServiceAllocsLeaveAsTheirReplacementsBecomeHealthy(t *testing.T) {
 	w.now = w.now.Add(10 * time.Second)
 	w.decide()
 	w.want("a0 a1")
+}
+
+func TestTheClockOfANodeDoesNotDelayADrain(t *testing.T) {
+	for _, wrong := range []time.Duration{time.Hour, -time.Hour} {
+		w := newWorld(t)
+		w.job("web", model.JobTypeService, 2, 1)
+		w.place("a0", "web", 0, "n1", "")
+		w.place("a1", "web", 1, "n1", "")
+		w.drain("n1", model.DrainStrategy{Deadline: 2 * time.Hour})
+		w.decide()
+		w.wrong = wrong
+		w.place("b0", "web", 0, "n2", "a0")
+		w.report("a0", model.AllocClientStatusComplete)
+		if wake := w.decide(); !wake.Equal(w.now.Add(10 * time.Second)) {
+			t.Errorf("with a clock that is %s ahead the controller wakes at %v, not when the replacement is healthy", wrong, wake)
+		}
+	}
 }
 
 func TestTwoDrainingNodesShareTheRoomOfAGroup(t *testing.T) {

@@ -64,7 +64,8 @@ func replaced(job *model.Job, tg *model.TaskGroup, name string) bool {
 
 // healthyAt returns when a replacement counts as healthy, if it does not fail before:
 // at once if its node reported it healthy, otherwise when its tasks have run for
-// minHealthy.
+// minHealthy. The clock of the node may be wrong, and is believed only as far as it agrees with
+// the servers': the tasks began after the alloc was placed and before the last report.
 func healthyAt(a *model.Allocation, minHealthy time.Duration) (at time.Time, ok bool) {
 	switch {
 	case a.ClientStatus != model.AllocClientStatusRunning || a.DeploymentStatus.IsUnhealthy():
@@ -76,6 +77,12 @@ func healthyAt(a *model.Allocation, minHealthy time.Duration) (at time.Time, ok 
 		if t.StartedAt != nil && t.StartedAt.After(at) {
 			at = *t.StartedAt
 		}
+	}
+	if placed := time.Unix(0, a.CreateTime); at.Before(placed) {
+		at = placed
+	}
+	if reported := time.Unix(0, a.ModifyTime); at.After(reported) {
+		at = reported
 	}
 	return at.Add(minHealthy), true
 }
