@@ -116,18 +116,50 @@ func address(p netip.Prefix) *netlink.Addr {
 func (s settings) forwarding() error {
 	keys := []string{"ipv4/ip_forward", "ipv4/conf/" + s.name + "/route_localnet"}
 	if slices.ContainsFunc(s.subnets, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
-		keys = append(keys, "ipv6/conf/all/forwarding")
+		keys = append(keys, forwardingSix)
 	}
 	for _, key := range keys {
 		path := filepath.Join("/proc/sys/net", key)
-		if now, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(now)) == "1" {
+		if is(path, "1") {
 			continue
+		}
+		if key == forwardingSix {
+			if err := acceptRoutes(); err != nil {
+				return err
+			}
 		}
 		if err := os.WriteFile(path, []byte("1"), 0); err != nil {
 			return errdefs.FailedPreconditionf("set net/%s to 1: %w", key, err)
 		}
 	}
 	return nil
+}
+
+const forwardingSix = "ipv6/conf/all/forwarding"
+
+// acceptRoutes lets the machine go on learning its own IPv6 routes from routers. The kernel takes
+// a machine that forwards for a router, which does not listen to others (value 1) unless it is
+// told to (value 2): the machine would lose its default route some minutes later.
+func acceptRoutes() error {
+	all, err := filepath.Glob("/proc/sys/net/ipv6/conf/*/accept_ra")
+	if err != nil {
+		return fmt.Errorf("list the interfaces that learn routes: %w", err)
+	}
+	for _, path := range all {
+		if !is(path, "1") {
+			continue
+		}
+		if err := os.WriteFile(path, []byte("2"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return errdefs.FailedPreconditionf("set %s to 2, so that the machine keeps its IPv6 routes: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// is reports whether a setting of the kernel has a value.
+func is(path, value string) bool {
+	now, err := os.ReadFile(path)
+	return err == nil && strings.TrimSpace(string(now)) == value
 }
 
 // attach connects the namespace of a record with the bridge. A link whose other end is

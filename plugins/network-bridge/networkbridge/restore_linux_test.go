@@ -6,11 +6,14 @@ package networkbridge_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/plugins/network-bridge/networkbridge"
+	network "github.com/drover-project/drover/sdk/network/v1"
 )
 
 // look lets a plugin look at the machine once.
@@ -69,5 +72,59 @@ func TestRulesThatAnotherProgramHasRemovedComeBackWhileTheAllocRuns(t *testing.T
 	b.look(n)
 	if got := b.passing(); len(got) != 0 {
 		t.Errorf("after the end of the alloc %d rules let packets pass", len(got))
+	}
+}
+
+// machine makes a namespace that stands for the machine, and returns its path.
+func machine(t *testing.T) string {
+	t.Helper()
+	name := fmt.Sprintf("drm%d", os.Getpid())
+	if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
+		t.Skipf("a namespace cannot be made: %s", out)
+	}
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+	return "/run/netns/" + name
+}
+
+func TestWhatTheKernelMustDoForAllocsIsSetAgainAndItsOwnRoutesStay(t *testing.T) {
+	b := newBed(t)
+	n, path := b.fresh(), machine(t)
+	value := func(key string, set ...string) string {
+		file := "/proc/sys/net/" + key
+		for _, v := range set {
+			if err := os.WriteFile(file, []byte(v), 0); err != nil {
+				t.Error(err)
+			}
+		}
+		body, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSpace(string(body))
+	}
+	if err := inside(t, path, func() error {
+		if out, err := exec.Command("ip", "link", "add", "uplink", "type", "veth", "peer", "other").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		value("ipv6/conf/uplink/accept_ra", "1")
+		value("ipv6/conf/other/accept_ra", "0")
+		value("ipv6/conf/all/forwarding", "0")
+		if _, err := n.Create(t.Context(), network.Request{AllocID: "a", Network: "bridge"}); err != nil {
+			return err
+		}
+		for key, want := range map[string]string{
+			"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1", "ipv6/conf/uplink/accept_ra": "2", "ipv6/conf/other/accept_ra": "0",
+		} {
+			if got := value(key); got != want {
+				t.Errorf("%s is %s, want %s", key, got, want)
+			}
+		}
+		value("ipv4/ip_forward", "0")
+		if f := n.Look(t.Context()); f.Problem != "" || value("ipv4/ip_forward") != "1" {
+			t.Errorf("after another program has turned forwarding off: %q, %s", f.Problem, value("ipv4/ip_forward"))
+		}
+		return n.Destroy(t.Context(), "a")
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

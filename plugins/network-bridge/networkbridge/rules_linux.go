@@ -413,13 +413,16 @@ func (s settings) lack(list []*record) (bool, error) {
 	return false, nil
 }
 
-// restoreRules writes what another program has removed of the rules: one that flushes those of
-// the machine and writes its own knows nothing of the allocs that run. It reports whether ports
-// led nowhere.
+// restoreRules writes what another program has removed of the rules, and sets what it has set
+// otherwise of the bridge and the kernel: one that flushes the rules of the machine and writes
+// its own knows nothing of the allocs that run. It reports whether ports led nowhere.
 func (s settings) restoreRules(all map[string]*record) (restored bool, err error) {
 	list := newestFirst(all)
 	if len(list) == 0 {
 		return false, nil
+	}
+	if _, err := s.bridge(); err != nil {
+		return false, err
 	}
 	if s.intact() {
 		gone, err := s.lack(list)
