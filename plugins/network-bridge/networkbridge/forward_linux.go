@@ -54,7 +54,7 @@ func (s settings) pass(wanted bool) error {
 	if err := c.Flush(); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return errdefs.FailedPreconditionf("let packets of the bridge pass the chain FORWARD: %w", err)
 	}
-	return nil
+	return s.passLegacy(wanted)
 }
 
 func count(rules []*nftables.Rule, owner string) (n int) {

@@ -128,3 +128,40 @@ func TestWhatTheKernelMustDoForAllocsIsSetAgainAndItsOwnRoutesStay(t *testing.T)
 		t.Fatal(err)
 	}
 }
+
+func TestTheChainFORWARDOfIptablesLegacyLetsTheBridgePass(t *testing.T) {
+	b := newBed(t)
+	n, path := b.fresh(), machine(t)
+	rules := func() string {
+		out, err := exec.Command("iptables-legacy", "-S", "FORWARD").CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if err := inside(t, path, func() error {
+		if out, err := exec.Command("iptables-legacy", "-P", "FORWARD", "DROP").CombinedOutput(); err != nil {
+			t.Logf("skipped: iptables-legacy cannot be used here: %s", out)
+			return nil
+		}
+		for _, id := range []string{"a", "b"} {
+			if _, err := n.Create(t.Context(), network.Request{AllocID: id, Network: "bridge"}); err != nil {
+				return err
+			}
+		}
+		if has := rules(); strings.Count(has, b.bridge+" -m comment") != 2 || strings.Count(has, "ACCEPT") != 2 {
+			t.Errorf("the chain:\n%s", has)
+		}
+		for _, id := range []string{"a", "b"} {
+			if err := n.Destroy(t.Context(), id); err != nil {
+				return err
+			}
+		}
+		if has := rules(); strings.Contains(has, b.bridge) {
+			t.Errorf("afterwards the chain is:\n%s", has)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
