@@ -110,8 +110,8 @@ type work struct {
 	t    Thresholds
 
 	deadJobs      map[model.JobKey]bool
+	purge         []*model.Job          // the same jobs, in order
 	openJobs      map[model.JobKey]bool // with an evaluation that has not ended
-	purge         []*model.Job // the same jobs, in order
 	evalIDs       []string
 	allocIDs      []string
 	deploymentIDs []string
