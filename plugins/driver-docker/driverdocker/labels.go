@@ -26,6 +26,8 @@ const (
 	labelMounts = "io.drover.mounts"
 	// labelHardLimit is the memory_hard_limit of the task's config in MiB; 0 for none.
 	labelHardLimit = "io.drover.memory_hard_limit"
+	// labelOwnCores is the cpuset_cpus of the task's config.
+	labelOwnCores = "io.drover.cpuset_cpus"
 )
 
 // compatLabels is the prefix of the reference's labels, which log shippers and
@@ -51,7 +53,7 @@ func labelsOf(in specInput) (map[string]string, error) {
 	out[compatLabels+"alloc_id"] = in.task.AllocID
 	maps.Copy(out, map[string]string{
 		labelOwner: in.owner, labelTask: in.task.ID, labelAlloc: in.task.AllocID, labelName: in.task.Name, labelNode: in.task.NodeID,
-		labelHardLimit: strconv.FormatInt(in.config.MemoryHardLimit, 10),
+		labelHardLimit: strconv.FormatInt(in.config.MemoryHardLimit, 10), labelOwnCores: in.config.CpusetCPUs,
 	})
 	return out, nil
 }

@@ -191,6 +191,11 @@ func memory(in specInput, host *container.HostConfig) error {
 	return nil
 }
 
+// has reports whether the daemon's machine has these cores: it may be another one.
+func (in *specInput) has(cores []int) bool {
+	return len(cores) > 0 && slices.Max(cores) < in.host.cpus
+}
+
 func cpu(in specInput, host *container.HostConfig) error {
 	r := in.task.Resources
 	if in.host.os == "windows" {
@@ -204,6 +209,8 @@ func cpu(in specInput, host *container.HostConfig) error {
 			return invalidf("cpuset_cpus", "the task has cores assigned by resources.cores; use one of the two")
 		}
 		host.CpusetCpus = cpuset(r.Cores)
+	} else if in.config.CpusetCPUs == "" && in.has(r.SharedCores) {
+		host.CpusetCpus = cpuset(r.SharedCores)
 	}
 	if !in.config.CPUHardLimit {
 		return nil

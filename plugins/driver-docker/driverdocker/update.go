@@ -69,6 +69,13 @@ func (t *task) update(ctx context.Context, r driver.Resources) error {
 // limits are read from the container.
 func updated(c container.InspectResponse, r driver.Resources, host facts) (*container.Resources, error) {
 	in := specInput{task: &driver.TaskConfig{Resources: r}, host: host}
+	own, known := c.Config.Labels[labelOwnCores]
+	if !known { // made by an older version of the driver
+		own = c.HostConfig.CpusetCpus
+	}
+	if own != "" || len(r.Cores) > 0 {
+		in.task.Resources.SharedCores = nil
+	}
 	in.task.Resources.Cores = nil // they stay as they are
 	if label, ok := c.Config.Labels[labelHardLimit]; ok {
 		hard, err := strconv.ParseInt(label, 10, 64)

@@ -4,6 +4,7 @@
 package driverdocker_test
 
 import (
+	"runtime"
 	"testing"
 
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -40,6 +41,43 @@ func TestTheDaemonKeepsNewResources(t *testing.T) {
 			}
 			if got := n.inspect(tc, limitsOfContainer); got != x.want {
 				t.Errorf("the daemon has %s, want %s", got, x.want)
+			}
+		})
+	}
+}
+
+func TestAContainerLeavesTheCoresThatOthersHaveReserved(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("two cores are needed")
+	}
+	const cores = "{{.HostConfig.CpusetCpus}}"
+	for name, x := range map[string]struct {
+		config map[string]any
+		start  driver.Resources
+		want   []string // at the start, with core 0 to share, with none said, and with both
+	}{
+		"shares cores":       {nil, driver.Resources{MemoryMB: 64, SharedCores: []int{1}}, []string{"1", "0", "0", "0,1"}},
+		"none is reserved":   {nil, driver.Resources{MemoryMB: 64}, []string{"", "0", "0", "0,1"}},
+		"has cores":          {nil, driver.Resources{MemoryMB: 64, Cores: []int{1}}, []string{"1", "1", "1", "1"}},
+		"chooses its cores":  {map[string]any{"cpuset_cpus": "1"}, driver.Resources{MemoryMB: 64, SharedCores: []int{0}}, []string{"1", "1", "1", "1"}},
+		"machine lacks some": {nil, driver.Resources{MemoryMB: 64, SharedCores: []int{1, 5000}}, []string{"", "0", "0", "0,1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, nil)
+			tc := n.task(with(script("exec sleep 1000"), x.config))
+			tc.Resources = x.start
+			n.run(tc)
+			for i, want := range x.want {
+				if i > 0 {
+					r := x.start
+					r.SharedCores = [][]int{{0}, nil, {0, 1}}[i-1]
+					if err := n.d.UpdateTask(limit(t), tc.ID, r); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := n.inspect(tc, cores); got != want {
+					t.Errorf("step %d: the daemon has the cores %q, want %q", i, got, want)
+				}
 			}
 		})
 	}

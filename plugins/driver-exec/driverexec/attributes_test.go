@@ -95,6 +95,7 @@ var given = map[string]proof{
 	"Resources.CPUMHz":     by(TestResourcesBecomeLimitsOfTheTasksCgroup),
 	"Resources.CPUPercent": because("it is CPUMHz in another unit"),
 	"Resources.Cores":      by(TestTasksWithCoresOfTheirOwnRunOnThemOnly, TestATaskWithCoresOfItsOwnRunsOnThemOnly), "Resources.MemoryMB": by(TestATaskThatUsesTooMuchMemoryIsReportedAsSuch),
+	"Resources.SharedCores": by(TestATaskWithoutCoresLeavesThoseThatOthersHaveReserved, TestAllThreadsOfARawTaskMoveToTheCoresThatAreShared),
 	"Resources.MemoryMaxMB": by(TestMemoryMaxIsTheLimitAndMemoryWhatTheTaskKeeps),
 	"Mounts.HostPath":       by(TestDevicesAndMountsOfATaskAreThereAndNoOthers), "Mounts.TaskPath": by(TestDevicesAndMountsOfATaskAreThereAndNoOthers),
 	"Mounts.ReadOnly": by(TestDevicesAndMountsOfATaskAreThereAndNoOthers), "Mounts.PropagationMode": by(TestMountsPropagateAsTheVolumeSays),

@@ -228,7 +228,7 @@ func (c isolatedAgentConfig) chroot() []isolation.Bind {
 }
 
 func limits(r driver.Resources, pids int64) cgroup.Limits {
-	out := cgroup.Limits{Pids: pids, MemoryMax: r.MemoryMB << 20, CPUShares: r.CPUMHz, Cores: r.Cores}
+	out := cgroup.Limits{Pids: pids, MemoryMax: r.MemoryMB << 20, CPUShares: r.CPUMHz, Cores: r.Cores, Shared: r.SharedCores}
 	if r.MemoryMaxMB > r.MemoryMB {
 		out.MemoryMax, out.MemoryLow = r.MemoryMaxMB<<20, r.MemoryMB<<20
 	}

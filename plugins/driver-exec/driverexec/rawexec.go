@@ -256,6 +256,6 @@ func rawSpec(task *driver.TaskConfig, agent agentConfig) (supervisor.Spec, error
 	return supervisor.Spec{
 		ID: task.ID, Path: program, Args: append([]string{c.Command}, c.Args...), Dir: cmp.Or(c.WorkDir, task.TaskDir),
 		Env: env, Secrets: secrets, User: user, Logs: logs,
-		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores, NetworkNS: network, Mounts: mounts,
+		OOMScoreAdj: c.OOMScoreAdj, CgroupDirs: cgroups, Cores: task.Resources.Cores, Shared: task.Resources.SharedCores, NetworkNS: network, Mounts: mounts,
 	}, nil
 }

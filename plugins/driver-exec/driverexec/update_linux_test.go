@@ -4,9 +4,13 @@
 package driverexec_test
 
 import (
+	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
@@ -74,5 +78,93 @@ func TestATaskThatNeedsItsMemoryKeepsIt(t *testing.T) {
 	}
 	if out, _, err := c.exec(task, "/bin/sh", "-c", limitsInside); err != nil || !strings.HasPrefix(out, "268435456\n") || strings.Contains(out, "512\n") {
 		t.Errorf("the kernel has %q, %v; want what was before", out, err)
+	}
+}
+
+// coresOf is what the kernel lets the process that prints its id first run on.
+func coresOf(pid string) string {
+	status, _ := os.ReadFile("/proc/" + pid + "/status")
+	for line := range strings.Lines(string(status)) {
+		if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+			return strings.TrimSpace(list)
+		}
+	}
+	return ""
+}
+
+func twoCores(t *testing.T) {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil || !set.IsSet(0) || !set.IsSet(1) {
+		t.Skip("the cores 0 and 1 are needed")
+	}
+}
+
+func TestATaskWithoutCoresLeavesThoseThatOthersHaveReserved(t *testing.T) {
+	twoCores(t)
+	c := newCell(t, nil)
+	task := c.task("a", sh("while :; do sleep 1; done"))
+	task.Resources.SharedCores = []int{1}
+	c.start(task)
+	allowed := func() string {
+		out, _, err := c.exec(task, "/bin/sh", "-c", "grep Cpus_allowed_list /proc/self/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(strings.TrimPrefix(out, "Cpus_allowed_list:"))
+	}
+	if got := allowed(); got != "1" {
+		t.Errorf("it starts on the cores %s", got)
+	}
+	for _, x := range []struct {
+		cores []int
+		want  string
+	}{{[]int{0}, "0"}, {nil, "0"}, {[]int{0, 1}, "0-1"}} {
+		r := task.Resources
+		r.SharedCores = x.cores
+		if err := c.closer.(driver.Updater).UpdateTask(c.ctx, task.ID, r); err != nil {
+			t.Fatalf("%v: %v", x.cores, err)
+		}
+		if got := allowed(); got != x.want {
+			t.Errorf("%v: it runs on the cores %s, not %s", x.cores, got, x.want)
+		}
+	}
+}
+
+func TestAllThreadsOfARawTaskMoveToTheCoresThatAreShared(t *testing.T) {
+	twoCores(t)
+	cgroups(t) // skips where there are none
+	d, task := rawTask(t, map[string]any{"command": "/bin/sh", "args": []any{"-c", "sleep 1000 & echo $! > pids; echo $$ >> pids; wait"}})
+	task.Resources.SharedCores = []int{1}
+	if _, _, err := d.StartTask(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.DestroyTask(context.Background(), task.Ref(), true) })
+	var pids []string
+	eventually(t, "the task writes the ids of its processes", func() bool {
+		raw, _ := os.ReadFile(filepath.Join(task.TaskDir, "pids"))
+		pids = strings.Fields(string(raw))
+		return len(pids) == 2
+	})
+	check := func(want string) {
+		t.Helper()
+		for _, pid := range pids {
+			if got := coresOf(pid); got != want {
+				t.Errorf("process %s runs on the cores %s, not %s", pid, got, want)
+			}
+		}
+	}
+	check("1")
+	for _, x := range []struct {
+		r    driver.Resources
+		want string
+	}{
+		{driver.Resources{SharedCores: []int{0}}, "0"}, {driver.Resources{}, "0"},
+		{driver.Resources{Cores: []int{1}, SharedCores: []int{1}}, "0"}, {driver.Resources{SharedCores: []int{0, 1}}, "0-1"},
+	} {
+		if err := any(d).(driver.Updater).UpdateTask(t.Context(), task.ID, x.r); err != nil {
+			t.Fatal(err)
+		}
+		check(x.want)
 	}
 }

@@ -310,6 +310,8 @@ func (g *Group) settings(l Limits) []setting {
 			set("cpuset", "cpuset.mems", strings.TrimSpace(string(mems)))
 		}
 		set("cpuset", "cpuset.cpus", coreList(l.Cores))
+	} else if len(l.Shared) > 0 {
+		try("cpuset", "cpuset.cpus", coreList(l.Shared))
 	}
 	if l.Pids > 0 && g.dirs["pids"] != "" {
 		set("pids", "pids.max", number(l.Pids))
@@ -320,14 +322,10 @@ func (g *Group) settings(l Limits) []setting {
 // BindCores assigns cores to a v2 cgroup. If the cgroup has no cpuset controller, it
 // does nothing: a process that is forked into it keeps its cores.
 func BindCores(dir string, cores []int) error {
-	file := filepath.Join(dir, "cpuset.cpus")
-	if dir == "" || len(cores) == 0 || unix.Access(file, unix.F_OK) != nil {
+	if len(cores) == 0 || !HasCores(dir) {
 		return nil
 	}
-	if err := os.WriteFile(file, []byte(coreList(cores)), 0); err != nil {
-		return fmt.Errorf("use the cores %v only: %w; they must exist on this machine", cores, err)
-	}
-	return nil
+	return writeCores(dir, cores)
 }
 
 func coreList(cores []int) string {

@@ -13,6 +13,9 @@ type Limits struct {
 	MemoryLow int64 `json:"memory_low,omitempty"`
 	CPUShares int64 `json:"cpu_shares,omitempty"` // MHz; a weight, not a limit
 	Cores     []int `json:"cores,omitempty"`      // the only cores on which the task may run
+	// Shared are, for a task without Cores, those that no task has for itself. The task runs on
+	// these if the machine can do that.
+	Shared []int `json:"shared,omitempty"`
 	// Pids is the maximum number of processes and threads. It applies if the pids
 	// controller is available.
 	Pids int64 `json:"pids,omitempty"`

@@ -52,6 +52,9 @@ func (l *loop) forkInto(t *task, req *request, files [3]int, unified int) error 
 		return errdefs.InvalidArgumentf("start task %q: %w", t.id, err)
 	}
 	defer back()
+	if len(spec.Cores) == 0 && len(spec.Shared) > 0 && t.cgroup != "" {
+		defer l.share(t, spec.Shared)()
+	}
 	err = l.begin(t, req, files, unified)
 	if err != nil && t.pid == 0 && t.cgroup != "" {
 		// The task runs without a cgroup of its own.
@@ -115,6 +118,25 @@ func (l *loop) forkFree(t *task, spec *Spec, files [3]int, cgroup int, hold isol
 		closeFD(s.PIDFD)
 	}
 	return err
+}
+
+// share has a task that is forked next run on cores that it shares with others, and returns a
+// function that undoes what this did to the calling thread. It is no failure if the machine
+// cannot do that: the task then runs on all cores.
+func (l *loop) share(t *task, cores []int) (back func()) {
+	back = func() {}
+	var err error
+	if cgroup.HasCores(t.cgroup) {
+		err = cgroup.BindCores(t.cgroup, cores)
+	} else if on, failed := onCores(cores); failed == nil {
+		back = on
+	} else {
+		err = failed
+	}
+	if err != nil {
+		l.log.Warn("a task runs on all cores, also on those that others have reserved", "task", t.id, "error", err)
+	}
+	return back
 }
 
 // onCores binds the calling thread to cores, so that a process that it forks is

@@ -31,6 +31,9 @@ type Spec struct {
 	OOMScoreAdj *int `json:"oom_score_adj,omitempty"`
 	// Cores are the cores on which the task may run. Empty means all. Linux only.
 	Cores []int `json:"cores,omitempty"`
+	// Shared are, for a task without Cores, those that no task has for itself. A task in a
+	// cgroup of its own runs on these if the machine can do that. Linux only.
+	Shared []int `json:"shared,omitempty"`
 	// CgroupDirs are existing cgroups in which the task is started instead of its own
 	// one. They may contain other processes and are never killed as a whole.
 	CgroupDirs []string `json:"cgroup_dirs,omitempty"`

@@ -289,11 +289,13 @@ func ints(in []int32) []int {
 func resourcesToPB(r Resources) *driverv1.Resources {
 	return &driverv1.Resources{
 		CpuMhz: r.CPUMHz, CpuPercent: r.CPUPercent, Cores: int32s(r.Cores), MemoryMb: r.MemoryMB, MemoryMaxMb: r.MemoryMaxMB,
+		SharedCores: int32s(r.SharedCores),
 	}
 }
 
 func resourcesFromPB(r *driverv1.Resources) Resources {
 	return Resources{
 		CPUMHz: r.GetCpuMhz(), CPUPercent: r.GetCpuPercent(), Cores: ints(r.GetCores()), MemoryMB: r.GetMemoryMb(), MemoryMaxMB: r.GetMemoryMaxMb(),
+		SharedCores: ints(r.GetSharedCores()),
 	}
 }

@@ -207,6 +207,17 @@ type Resources struct {
 	Cores       []int   // cores that are reserved for this task alone
 	MemoryMB    int64
 	MemoryMaxMB int64 // 0 means MemoryMB
+	// SharedCores are, for a task without Cores, the cores that no task has reserved. The task
+	// should run on these only. None means that the host knows of no reserved ones.
+	SharedCores []int
+}
+
+// RunsOn returns the cores on which a task with these resources should run; none means all.
+func (r Resources) RunsOn() []int {
+	if len(r.Cores) > 0 {
+		return r.Cores
+	}
+	return r.SharedCores
 }
 
 // Mount is a path of the machine to mount into the task.

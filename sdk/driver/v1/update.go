@@ -20,7 +20,9 @@ type Updater interface {
 	// UpdateTask gives a running task these resources. The resources are complete, so the
 	// last call decides, and a call with the same resources changes nothing: the caller
 	// repeats a call whose answer it missed. Cores never differ from the cores of the
-	// start.
+	// start. SharedCores differ whenever other tasks have reserved cores or released them; a
+	// call without any leaves the task on the cores that it has. If a driver cannot move a task
+	// to other cores, it ignores them.
 	//
 	// The new resources must hold across a restart of the plugin and of the agent. The
 	// handle does not change and RecoverTask is not told them, so keep them where they are

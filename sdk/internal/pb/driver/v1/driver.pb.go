@@ -3442,7 +3442,10 @@ type Resources struct {
 	// Memory in MiB.
 	MemoryMb int64 `protobuf:"varint,4,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
 	// Memory that the task may use while the node has it, in MiB. 0 means memory_mb.
-	MemoryMaxMb   int64 `protobuf:"varint,5,opt,name=memory_max_mb,json=memoryMaxMb,proto3" json:"memory_max_mb,omitempty"`
+	MemoryMaxMb int64 `protobuf:"varint,5,opt,name=memory_max_mb,json=memoryMaxMb,proto3" json:"memory_max_mb,omitempty"`
+	// Of a task without cores: the numbers of the cores that no task has reserved. The task
+	// should run on these only. Empty: the host knows of none that are reserved.
+	SharedCores   []int32 `protobuf:"varint,6,rep,packed,name=shared_cores,json=sharedCores,proto3" json:"shared_cores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3510,6 +3513,13 @@ func (x *Resources) GetMemoryMaxMb() int64 {
 		return x.MemoryMaxMb
 	}
 	return 0
+}
+
+func (x *Resources) GetSharedCores() []int32 {
+	if x != nil {
+		return x.SharedCores
+	}
+	return nil
 }
 
 // Mount is a path of the machine to mount into the task.
@@ -4373,7 +4383,9 @@ type UpdateTaskRequest struct {
 	Driver string `protobuf:"bytes,1,opt,name=driver,proto3" json:"driver,omitempty"`
 	// Id of the task.
 	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// All resources of the task from now on. The cores are those that it has.
+	// All resources of the task from now on. The cores are those that it has. The shared
+	// cores change when other tasks reserve cores or release them; if they are empty, the
+	// task keeps those that it has.
 	Resources     *Resources `protobuf:"bytes,3,opt,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5162,14 +5174,15 @@ const file_driver_v1_driver_proto_rawDesc = "" +
 	"\x04dirs\x18\x02 \x03(\v2\".drover.driver.v1.Cgroup.DirsEntryR\x04dirs\x1a7\n" +
 	"\tDirsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbf\x01\n" +
 	"\tResources\x12\x17\n" +
 	"\acpu_mhz\x18\x01 \x01(\x03R\x06cpuMhz\x12\x1f\n" +
 	"\vcpu_percent\x18\x02 \x01(\x01R\n" +
 	"cpuPercent\x12\x14\n" +
 	"\x05cores\x18\x03 \x03(\x05R\x05cores\x12\x1b\n" +
 	"\tmemory_mb\x18\x04 \x01(\x03R\bmemoryMb\x12\"\n" +
-	"\rmemory_max_mb\x18\x05 \x01(\x03R\vmemoryMaxMb\"\xae\x01\n" +
+	"\rmemory_max_mb\x18\x05 \x01(\x03R\vmemoryMaxMb\x12!\n" +
+	"\fshared_cores\x18\x06 \x03(\x05R\vsharedCores\"\xae\x01\n" +
 	"\x05Mount\x12\x1b\n" +
 	"\thost_path\x18\x01 \x01(\tR\bhostPath\x12\x1b\n" +
 	"\ttask_path\x18\x02 \x01(\tR\btaskPath\x12\x1b\n" +
