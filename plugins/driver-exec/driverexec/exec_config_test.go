@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-project/drover/plugins/driver-exec/driverexec"
 	driver "github.com/drover-project/drover/sdk/driver/v1"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -141,6 +142,28 @@ func TestOutputGoesNowhereWhereTheJobSaysSo(t *testing.T) {
 	errs, errErr := os.ReadFile(loud.Logs.StderrPath + ".0")
 	if err != nil || errErr != nil || string(out) != "out\n" || string(errs) != "err\n" {
 		t.Errorf("stdout %q, %v; stderr %q, %v", out, err, errs, errErr)
+	}
+}
+
+// TestACommandThatNothingCanRunIsRefusedBeforeTheStart: of exec and raw_exec alike.
+func TestACommandThatNothingCanRunIsRefusedBeforeTheStart(t *testing.T) {
+	raw := driverexec.NewRawExec(t.TempDir())
+	exec := driverexec.NewExec(t.TempDir())
+	for config, want := range map[string]string{
+		`{"command": ""}`: "config.command: is empty; name the program to run",
+		`{"command": "a\u0000b", "args": ["a", "\u0000"]}`: "config.command: contains a zero byte, which no program can be given; remove it, config.args[1]: contains a zero byte, which no program can be given; remove it",
+		`{"command": "true", "args": [""]}`:                "",
+	} {
+		for name, d := range map[string]driver.Validator{"exec": exec, "raw_exec": raw} {
+			found, err := d.ValidateTask(t.Context(), &driver.TaskDraft{DriverConfig: []byte(config)})
+			var got []string
+			for _, f := range found {
+				got = append(got, f.String())
+			}
+			if err != nil || strings.Join(got, ", ") != want {
+				t.Errorf("%s of %s: %q, %v; want %q", config, name, got, err, want)
+			}
+		}
 	}
 }
 

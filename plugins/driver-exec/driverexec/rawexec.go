@@ -172,7 +172,7 @@ func checkPattern(p string) error {
 
 // check returns everything that is wrong with a config, whatever the machine has.
 func (c *taskConfig) check() []finding {
-	var found []finding
+	found := checkProgram(c.Command, c.Args)
 	invalid := func(path, format string, args ...any) {
 		found = append(found, finding{path, errdefs.InvalidArgumentf("%s: %w", path, fmt.Errorf(format, args...))})
 	}

@@ -69,6 +69,31 @@ func (c boxConfig) check(agent isolatedAgentConfig) []finding {
 	return found
 }
 
+// checkProgram returns everything that is wrong with a command and its arguments.
+func checkProgram(command string, args []string) []finding {
+	var found []finding
+	invalid := func(path, why string) {
+		found = append(found, finding{path, errdefs.InvalidArgumentf("%s: %s", path, why)})
+	}
+	const zero = "contains a zero byte, which no program can be given; remove it"
+	if command == "" {
+		invalid("config.command", "is empty; name the program to run")
+	} else if strings.Contains(command, "\x00") {
+		invalid("config.command", zero)
+	}
+	for i, arg := range args {
+		if strings.Contains(arg, "\x00") {
+			invalid(fmt.Sprintf("config.args[%d]", i), zero)
+		}
+	}
+	return found
+}
+
+// check returns everything that is wrong with the config of a task of exec.
+func (c execTaskConfig) check(agent isolatedAgentConfig) []finding {
+	return append(checkProgram(c.Command, c.Args), c.boxConfig.check(agent)...)
+}
+
 // ValidateTask implements driver.Validator.
 func (d *Exec) ValidateTask(_ context.Context, task *driver.TaskDraft) ([]driver.Diagnostic, error) {
 	var c execTaskConfig
