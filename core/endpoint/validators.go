@@ -56,7 +56,7 @@ func (e *Endpoint) verdicts(ctx context.Context, view *state.View, job *model.Jo
 	p := &panel{Endpoint: e, view: view, job: job, checkers: map[string]*feasible.Checker{}}
 	var all []*question
 	for _, a := range asks[:min(len(asks), maxAsked)] {
-		all = append(all, &question{Ask: a, asked: map[string]bool{}, unknown: "no ready node that the task may use has a session with this server"})
+		all = append(all, &question{Ask: a, asked: map[string]bool{}, unknown: "no ready node that the task may use and on which the driver works now has a session with this server"})
 	}
 	left := all
 	for n := 0; n < maxOpinions && ctx.Err() == nil && len(left) > 0; n++ {

@@ -221,7 +221,7 @@ func TestADriverThatHangsOrIsAwayCostsAWarningAndNotMoreThanTwoSeconds(t *testin
 		"hangs":           {&judge{hangs: true}, `node "n1" has not answered within 2s`, 2 * time.Second},
 		"away":            {&judge{err: errdefs.Unavailablef("plugin x is\nstarting")}, `node "n1": plugin x is starting`, 0},
 		"an older agent":  {&judge{err: errdefs.Unimplementedf("no such request")}, "no such request", 0},
-		"not for a node":  {nil, "no ready node that the task may use has a session with this server", 0},
+		"not for a node":  {nil, "no ready node that the task may use and on which the driver works now has a session with this server", 0},
 		"another message": {&judge{err: nil, says: []rpc.ConfigFinding{{Path: "\x1b[2Jx", Text: "a\nb\x1b"}}}, "config: a b ", 0},
 	} {
 		t.Run(what, func(t *testing.T) {
