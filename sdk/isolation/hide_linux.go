@@ -13,8 +13,10 @@ import (
 )
 
 // hide covers hidden directories in what the task sees of the machine. The mounts must
-// be there already, because only a mount that exists can be covered.
-func (t *tree) hide(seen []Bind, hidden []string) error {
+// be there already, because only a mount that exists can be covered. With named, a mount
+// of exactly a hidden directory shows it: collectors of logs have volumes of the
+// directory of all tasks.
+func (t *tree) hide(seen []Bind, hidden []string, named bool) error {
 	for _, b := range seen {
 		if info, err := os.Lstat(b.Source); err != nil || info.Mode()&fs.ModeSymlink != 0 {
 			continue // nothing was mounted
@@ -22,7 +24,7 @@ func (t *tree) hide(seen []Bind, hidden []string) error {
 		source := realPath(b.Source)
 		for _, dir := range hidden {
 			rel, err := filepath.Rel(source, dir)
-			if err != nil || !filepath.IsLocal(rel) {
+			if err != nil || !filepath.IsLocal(rel) || named && rel == "." {
 				continue
 			}
 			if b.Propagation == "bidirectional" {

@@ -85,7 +85,7 @@ func (t *tree) build(groups *groups) error {
 		}
 	}
 	hidden := realPaths(t.cfg.Hide)
-	if err := t.hide(t.cfg.Chroot, hidden); err != nil {
+	if err := t.hide(t.cfg.Chroot, hidden, false); err != nil {
 		return err
 	}
 	// The agent's private files of the task.
@@ -108,7 +108,7 @@ func (t *tree) build(groups *groups) error {
 			return err
 		}
 	}
-	if err := t.hide(t.cfg.Mounts, hidden); err != nil {
+	if err := t.hide(t.cfg.Mounts, hidden, true); err != nil {
 		return err
 	}
 	return t.names()

@@ -121,7 +121,7 @@ func TestIsolatedTasksSeeWhatTheOperatorShowsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	chroot := fmt.Sprintf("client {\n  chroot_env {\n    \"/bin\" = \"/bin\"\n    \"/lib\" = \"/lib\"\n    \"/lib64\" = \"/lib64\"\n    \"/usr\" = \"/usr\"\n    %q = \"/shown\"\n  }", filepath.Dir(shown))
-	chroot += fmt.Sprintf("\n  host_volume \"notes\" { path = %q }", filepath.Dir(shown))
+	chroot += fmt.Sprintf("\n  host_volume \"notes\" { path = %q }\n  host_volume \"all\" { path = %q }", filepath.Dir(shown), a.Dir)
 	a.Write("agent.hcl", 0o600, strings.Replace(string(raw), "client {", chroot, 1))
 	a.withExec()
 	volume := strings.NewReplacer(
@@ -136,6 +136,14 @@ func TestIsolatedTasksSeeWhatTheOperatorShowsThem(t *testing.T) {
 	if out, err := os.ReadFile(a.Path(done[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "from the machine\n" {
 		t.Errorf("the task with a volume wrote %q, %v", out, err)
 	}
+	// A volume that contains the agent's data does not show them.
+	own, err := filepath.Rel(a.Dir, a.Path("${NOMAD_ALLOC_ID}", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("cat /srv/notes/%s/note && ! test -e /srv/notes/%s", filepath.Base(filepath.Dir(shown)), own)
+	a.Run(strings.ReplaceAll(strings.Replace(volume, "cat /srv/notes/note; ! echo more >> /srv/notes/note", script, 1), `"notes"`, `"all"`))
+	a.Await("volume", model.AllocClientStatusComplete, 2)
 	a.Run(a.isolated("look", "batch", 1, "cat /shown/note; ls -d /etc /opt"))
 	x := a.Await("look", model.AllocClientStatusFailed, 1)
 	if out, err := os.ReadFile(a.Path(x[0].ID, "alloc/logs/t.stdout.0")); err != nil || string(out) != "from the machine\n" {

@@ -214,18 +214,19 @@ func (d *Daemon) Failed() <-chan error {
 	return d.server.Failed()
 }
 
+// serverDir returns the directory of the server's state and keys.
+func (d *Daemon) serverDir() string {
+	return cmp.Or(d.cfg().Server.DataDir, filepath.Join(d.dataDir, "server"))
+}
+
 func (d *Daemon) serverConfig() server.Config {
 	c := d.cfg().Server
-	dir := filepath.Join(d.dataDir, "server")
-	if c.DataDir != "" {
-		dir = c.DataDir
-	}
 	keep := gc.DefaultThresholds()
 	root := keys.DefaultLimits()
 	source, _ := c.JobSource() // Config.Finish has validated it
 	past, _ := c.HistorySize(history.DefaultMaxBytes)
 	return server.Config{
-		DataDir: dir, Dev: d.cfg().Dev, Region: d.cfg().Region, Datacenter: d.cfg().Datacenter, Address: d.cfg().AdvertiseRPC(), Workers: workersOf(d.cfg()),
+		DataDir: d.serverDir(), Dev: d.cfg().Dev, Region: d.cfg().Region, Datacenter: d.cfg().Datacenter, Address: d.cfg().AdvertiseRPC(), Workers: workersOf(d.cfg()),
 		GC: gc.Thresholds{
 			Eval: config.Duration(c.EvalGCThreshold, keep.Eval), BatchEval: config.Duration(c.BatchEvalGCThreshold, keep.BatchEval),
 			Job: config.Duration(c.JobGCThreshold, keep.Job), Deployment: config.Duration(c.DeploymentGCThreshold, keep.Deployment),
@@ -299,7 +300,7 @@ func (d *Daemon) nodeConfig(servers rpc.Servers) agent.Config {
 			DiskTotalMB: c.DiskTotalMB, DiskFreeMB: c.DiskFreeMB, ReservableCores: c.CoresForTasks(), MinDynamicPort: c.MinDynamicPort, MaxDynamicPort: c.MaxDynamicPort,
 		},
 		PluginDir: d.cfg().PluginDir, PluginConfig: d.pluginConfig(), PluginArgs: d.pluginArgs(), PluginInstall: c.PluginInstall, LogCollector: LogCollector(),
-		PluginLimits: d.pluginLimits(), PluginAccess: d.pluginAccess(), Hidden: []string{d.dataDir},
+		PluginLimits: d.pluginLimits(), PluginAccess: d.pluginAccess(), Hidden: []string{d.dataDir, d.serverDir()},
 		Rules:         d.taskRules(),
 		StatsInterval: config.Duration(d.cfg().Telemetry.CollectionInterval, time.Second), AllocMetrics: d.cfg().Telemetry.PublishAllocationMetrics,
 		GC: collect.Limits{

@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,10 @@ func TestTheKeysOfAServerAndANodeReachTheirParts(t *testing.T) {
 	}
 	if got := d.serverConfig().SnapshotInterval; got != 9*time.Second {
 		t.Errorf("raft_snapshot_interval: %s", got)
+	}
+	cfg.Server.DataDir = "/srv/servers"
+	if got := d.nodeConfig(nil).Hidden; !slices.Contains(got, cfg.Server.DataDir) || d.serverConfig().DataDir != cfg.Server.DataDir {
+		t.Errorf("tasks see the keys of a server in %s: %v", cfg.Server.DataDir, got)
 	}
 	if got := d.nodeConfig(nil).Fingerprint; got.NetworkSpeed != 40000 || !got.NoServices {
 		t.Errorf("%+v", got)

@@ -57,6 +57,21 @@ func TestAVolumeThatContainsTheAgentsDirectoriesDoesNotShowThem(t *testing.T) {
 	}
 }
 
+// TestAVolumeOfTheDirectoryOfAllTasksShowsIt: an operator who makes it means it, and the
+// agent's keys stay hidden also from a volume of all of its data.
+func TestAVolumeOfTheDirectoryOfAllTasksShowsIt(t *testing.T) {
+	c, agent := keyed(t, nil)
+	t.Setenv(plugin.AgentDirsEnv, filepath.Dir(agent)+"\n"+agent+"\n"+filepath.Join(c.dir, "allocs"))
+	logs := c.task("logs", look("/volume"))
+	logs.Mounts = []driver.Mount{{HostPath: filepath.Join(c.dir, "allocs"), TaskPath: "/volume", ReadOnly: true}}
+	if out, r := c.run(logs); !r.Successful() || !strings.Contains(out, "precious") {
+		t.Errorf("the task ended with %+v and did not see what other tasks wrote:\n%s", r, out)
+	}
+	all := c.task("all", look("/volume"))
+	all.Mounts = []driver.Mount{{HostPath: filepath.Dir(agent), TaskPath: "/volume", ReadOnly: true}}
+	checkHidden(t, c, all)
+}
+
 func TestABidirectionalVolumeThatContainsTheAgentsDirectoriesIsRefused(t *testing.T) {
 	c, _ := keyed(t, nil)
 	task := c.task("one", look("/volume"))
