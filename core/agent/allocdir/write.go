@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 )
 
+// errFolder says that a file cannot be put in the place of a folder.
+var errFolder = errors.New("there is a folder of that name; add the name of a file to the path")
+
 // Replace puts a file below root in its place at once: readers see the old or the new one.
 // A uid or gid of -1 leaves the agent as the owner.
 func Replace(root *os.Root, name string, data []byte, mode fs.FileMode, uid, gid int) error {
@@ -25,6 +28,9 @@ func Replace(root *os.Root, name string, data []byte, mode fs.FileMode, uid, gid
 		err = root.Rename(temp, name)
 	}
 	if err != nil {
+		if info, is := root.Lstat(name); is == nil && info.IsDir() {
+			err = errFolder
+		}
 		if gone := root.Remove(temp); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}

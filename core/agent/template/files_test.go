@@ -97,6 +97,22 @@ func TestALinkInPlaceOfTheFileIsReplacedNotFollowed(t *testing.T) {
 	}
 }
 
+func TestATemplateWhoseDestinationIsAFolderSaysWhatToDoAndLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	before, err := os.ReadDir(w.task.TaskDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dest := range []string{"local", "local/"} {
+		if err := w.renderTo(dest); err == nil || !strings.HasSuffix(err.Error(), `write the template's file "local": there is a folder of that name; add the name of a file to the path`) {
+			t.Errorf("%s: %v", dest, err)
+		}
+	}
+	if after, err := os.ReadDir(w.task.TaskDir); err != nil || len(after) != len(before) {
+		t.Errorf("the folder has %v, %v; before %v", after, err, before)
+	}
+}
+
 func TestNoFileIsReadOutside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(outside, []byte("hidden"), 0o644); err != nil {
