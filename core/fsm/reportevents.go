@@ -50,7 +50,7 @@ var eventForms = []eventForm{
 	worded(model.TaskArtifactDownloadFailed, func(e *model.TaskEvent) string { return e.DownloadError }, model.EventArtifactFailed),
 	messageOf(model.TaskHookMessage),
 	messageOf(model.TaskHookFailed),
-	messageOf(model.AllocHealthy),
+	messageOf(model.TaskAllocUnhealthy),
 }
 
 // plain is the form of an event without parameters. All events that it makes share their

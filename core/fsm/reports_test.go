@@ -110,7 +110,7 @@ func usual(at int64) []*model.TaskEvent {
 		noted(model.EventArtifactFailed("404"), at+20),
 		noted(model.EventMessage(model.TaskHookMessage, "slow"), at+21),
 		noted(model.EventMessage(model.TaskHookFailed, "bad"), at+22),
-		noted(model.EventMessage(model.AllocHealthy, "late"), at+23),
+		noted(model.EventMessage(model.TaskAllocUnhealthy, "late"), at+23),
 	}
 }
 

@@ -202,7 +202,6 @@ const (
 	TaskSignaling                = "Signaling"
 	TaskDownloadingArtifacts     = "Downloading Artifacts"
 	TaskArtifactDownloadFailed   = "Failed Artifact Download"
-	TaskBuildingTaskDir          = "Building Task Directory"
 	TaskDiskExceeded             = "Disk Resources Exceeded"
 	TaskSiblingFailed            = "Sibling Task Failed"
 	TaskDriverMessage            = "Driver"
@@ -227,7 +226,7 @@ const (
 	TaskAwaitsDependency         = "Waiting for Dependency"
 	TaskDependencyTimeout        = "Dependency Timeout"
 	TaskResuming                 = "Resuming"
-	AllocHealthy                 = "Alloc Unhealthy"
+	TaskAllocUnhealthy           = "Alloc Unhealthy"
 )
 
 // TaskEvent is an event of a task. DisplayMessage and Details contain all information;

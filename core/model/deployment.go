@@ -11,15 +11,11 @@ import (
 
 // Deployment statuses.
 const (
-	DeploymentStatusRunning      = "running"
-	DeploymentStatusPaused       = "paused"
-	DeploymentStatusFailed       = "failed"
-	DeploymentStatusSuccessful   = "successful"
-	DeploymentStatusCancelled    = "cancelled"
-	DeploymentStatusInitializing = "initializing"
-	DeploymentStatusPending      = "pending"
-	DeploymentStatusBlocked      = "blocked"
-	DeploymentStatusUnblocking   = "unblocking"
+	DeploymentStatusRunning    = "running"
+	DeploymentStatusPaused     = "paused"
+	DeploymentStatusFailed     = "failed"
+	DeploymentStatusSuccessful = "successful"
+	DeploymentStatusCancelled  = "cancelled"
 )
 
 // Status descriptions of deployments, with the reference's wording.

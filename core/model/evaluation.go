@@ -22,8 +22,6 @@ const (
 	EvalTriggerNodeDrain            = "node-drain"
 	EvalTriggerNodeUpdate           = "node-update"
 	EvalTriggerAllocStop            = "alloc-stop"
-	EvalTriggerScheduled            = "scheduled"
-	EvalTriggerRollingUpdate        = "rolling-update"
 	EvalTriggerDeploymentWatcher    = "deployment-watcher"
 	EvalTriggerFailedFollowUp       = "failed-follow-up"
 	EvalTriggerMaxPlans             = "max-plan-attempts"

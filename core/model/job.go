@@ -24,7 +24,6 @@ const (
 	JobMinPriority     = 1
 	JobDefaultPriority = 50
 	JobMaxPriority     = 100
-	CoreJobPriority    = 200
 )
 
 // Names of objects that a new cluster contains.

@@ -164,7 +164,7 @@ func (r *Runner) judge(now time.Time, e *effects) (again time.Time) {
 	}
 	for name, why := range v.reason {
 		r.step(name, task.Note{Event: model.TaskEvent{
-			Type: model.AllocHealthy, Message: why, DisplayMessage: why, Details: map[string]string{"message": why},
+			Type: model.TaskAllocUnhealthy, Message: why, DisplayMessage: why, Details: map[string]string{"message": why},
 		}}, e)
 	}
 	r.health = &model.AllocDeploymentStatus{Healthy: &v.healthy, Timestamp: now.UTC(), Canary: r.alloc.DeploymentStatus.IsCanary()}
