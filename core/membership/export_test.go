@@ -24,7 +24,16 @@ func AskedWhileStarting(answer func(question string) []byte) {
 	m.endWatch()
 }
 
-// Passed is what is logged of a line of the library.
-func Passed(logger hclog.Logger, line string) {
-	_, _ = newQuiet(logger).Write([]byte(line)) // it never fails
+// Passes returns what logs a line of the library.
+func Passes(logger hclog.Logger) func(line string) {
+	q := newQuiet(logger)
+	return func(line string) { _, _ = q.Write([]byte(line)) } // it never fails
+}
+
+// Passed is what is logged of lines of the library.
+func Passed(logger hclog.Logger, lines ...string) {
+	pass := Passes(logger)
+	for _, line := range lines {
+		pass(line)
+	}
 }

@@ -5,6 +5,7 @@ package membership
 
 import (
 	"bytes"
+	"maps"
 	"regexp"
 	"strings"
 	"sync"
@@ -25,11 +26,17 @@ type quiet struct {
 	logger hclog.Logger
 
 	mu   sync.Mutex
-	seen map[string]time.Time // by kind of message
+	seen map[string]*repeated // by kind of message
+}
+
+// repeated is a kind of message: when it was logged last, and how many were left out since.
+type repeated struct {
+	at   time.Time
+	left int
 }
 
 func newQuiet(logger hclog.Logger) *quiet {
-	return &quiet{logger: logger, seen: map[string]time.Time{}}
+	return &quiet{logger: logger, seen: map[string]*repeated{}}
 }
 
 // rawBytes are the tags of a server, as the library prints them: hundreds of numbers.
@@ -45,12 +52,12 @@ func (q *quiet) Write(p []byte) (int, error) {
 	}
 	switch level {
 	case "ERR", "ERROR":
-		if q.fresh(text) {
-			q.logger.Error(text)
+		if left, ok := q.fresh(text); ok {
+			q.logger.Error(text, left...)
 		}
 	case "WARN":
-		if q.fresh(text) {
-			q.logger.Warn(text)
+		if left, ok := q.fresh(text); ok {
+			q.logger.Warn(text, left...)
 		}
 	case "INFO":
 		q.logger.Info(text)
@@ -60,22 +67,50 @@ func (q *quiet) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fresh reports whether no message of this kind was logged lately. The kind is the text
-// up to the second colon: what follows are addresses and causes.
-func (q *quiet) fresh(text string) bool {
-	kind := text
-	if parts := strings.SplitN(text, ":", 3); len(parts) == 3 {
-		kind = parts[0] + parts[1]
-	}
+// fresh reports whether no message of this kind was logged lately, and returns the field that
+// says how many were left out.
+func (q *quiet) fresh(text string) (left []any, ok bool) {
+	kind := kindOf(text)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	if last, ok := q.seen[kind]; ok && now.Sub(last) < quietFor {
-		return false
+	was := q.seen[kind]
+	switch {
+	case was == nil:
+		if !q.makeRoom(now) {
+			return nil, false
+		}
+		q.seen[kind] = &repeated{at: now}
+		return nil, true
+	case now.Sub(was.at) < quietFor:
+		was.left++
+		return nil, false
+	case was.left > 0:
+		left = []any{"more", was.left}
 	}
-	if len(q.seen) >= quietKinds {
-		clear(q.seen)
+	*was = repeated{at: now}
+	return left, true
+}
+
+// makeRoom forgets kinds that may be logged again, and reports whether there is room for
+// another: whoever sends garbage must not choose how much is logged.
+func (q *quiet) makeRoom(now time.Time) bool {
+	if len(q.seen) < quietKinds {
+		return true
 	}
-	q.seen[kind] = now
-	return true
+	maps.DeleteFunc(q.seen, func(_ string, r *repeated) bool { return now.Sub(r.at) >= quietFor })
+	return len(q.seen) < quietKinds
+}
+
+// chosen is what differs between messages of one kind: numbers, and texts that others choose.
+var chosen = regexp.MustCompile(`\d+|'[^']*'|"[^"]*"`)
+
+// kindOf returns the text up to its second colon and to the address from which the packet came,
+// without what senders choose.
+func kindOf(text string) string {
+	kind, _, _ := strings.Cut(text, " from=")
+	if parts := strings.SplitN(kind, ":", 3); len(parts) == 3 {
+		kind = parts[0] + parts[1]
+	}
+	return chosen.ReplaceAllString(kind, "")
 }
