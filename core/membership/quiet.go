@@ -103,14 +103,14 @@ func (q *quiet) makeRoom(now time.Time) bool {
 }
 
 // chosen is what differs between messages of one kind: numbers, and texts that others choose.
-var chosen = regexp.MustCompile(`\d+|'[^']*'|"[^"]*"`)
+var chosen = regexp.MustCompile(`\d+|'[^']*'|"(\\.|[^"\\])*"`)
 
 // kindOf returns the text up to its second colon and to the address from which the packet came,
 // without what senders choose.
 func kindOf(text string) string {
-	kind, _, _ := strings.Cut(text, " from=")
+	kind, _, _ := strings.Cut(chosen.ReplaceAllString(text, ""), " from=")
 	if parts := strings.SplitN(kind, ":", 3); len(parts) == 3 {
 		kind = parts[0] + parts[1]
 	}
-	return chosen.ReplaceAllString(kind, "")
+	return kind
 }

@@ -23,13 +23,14 @@ func TestWhoeverSendsGarbageDoesNotChooseHowMuchIsLogged(t *testing.T) {
 		lines = append(lines,
 			fmt.Sprintf("2026/11/28 22:22:23 [ERR] memberlist: msg type (%d) not supported from=%s", i%256, from),
 			fmt.Sprintf("2026/11/28 22:22:23 [WARN] memberlist: Got ping for unexpected node 'n%d' from=%s", i, from),
+			fmt.Sprintf("2026/11/28 22:22:23 [ERR] memberlist: discarding packet with unacceptable label %q: from=%s", fmt.Sprintf("a\"b:c from=%d\x01", i), from),
 			fmt.Sprintf("2026/11/28 22:22:23 [WARN] serf: Received message of unknown type: %d", i%256),
 			fmt.Sprintf("2026/11/28 22:22:23 [ERR] memberlist: Failed to decode ping: msgpack decode error [pos %d] from=%s", i, from))
 	}
 	var out bytes.Buffer
 	membership.Passed(hclog.New(&hclog.LoggerOptions{Output: &out}), lines...)
-	if n := strings.Count(out.String(), "\n"); n != 4 {
-		t.Errorf("%d lines are logged of four causes:\n%s", n, out.String()[:min(out.Len(), 2000)])
+	if n := strings.Count(out.String(), "\n"); n != 5 {
+		t.Errorf("%d lines are logged of five causes:\n%s", n, out.String()[:min(out.Len(), 2000)])
 	}
 	out.Reset()
 	lines = nil
