@@ -97,10 +97,11 @@ func moved(s Scene, _ *Config, f Found) *Step {
 	return &Step{Verb: Move, ID: f.ID, Name: f.Name, Address: f.Address, Voter: p.Voter, Why: "it was at " + p.Address}
 }
 
-// joined makes an alive server a member. A member that was at its address goes first: it
-// cannot be there any more.
+// joined makes an alive server a member, if the leader can connect to it: whoever gossips may
+// be a server of others. A member that was at its address goes first: it cannot be there any
+// more.
 func joined(s Scene, _ *Config, f Found) *Step {
-	if !f.Alive || s.member(f.ID) != nil {
+	if !f.Alive || f.OutOfReach || s.member(f.ID) != nil {
 		return nil
 	}
 	if old := s.peer(func(p Peer) bool { return p.Address == f.Address }); old != nil {

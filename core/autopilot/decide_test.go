@@ -66,6 +66,7 @@ func TestWhatAutopilotDecides(t *testing.T) {
 			s.Found = s.Found[:2]
 			return s
 		}(), ""},
+		"a server that gossips and refuses the leader": {change(with(scene(), "d", false, false), "d", func(f *autopilot.Found) { f.OutOfReach = true }), ""},
 		"a new address":                  {change(scene(), "c", func(f *autopilot.Found) { f.Address = "z:4647" }), "move c"},
 		"a new id at an address":         {change(with(change(scene(), "c", failed), "d", false, false), "d", func(f *autopilot.Found) { f.Address = "c:4647" }), "remove c"},
 		"an address of an alive server":  {change(with(scene(), "d", false, false), "d", func(f *autopilot.Found) { f.Address = "c:4647" }), ""},

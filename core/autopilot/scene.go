@@ -26,6 +26,8 @@ type Found struct {
 	ID, Name, Address string
 	// Alive servers answer; Left ones have said that they leave. Others have failed.
 	Alive, Left bool
+	// OutOfReach servers gossip, but the leader cannot connect to them for raft.
+	OutOfReach bool
 	// Replica servers never vote: they serve stale reads.
 	Replica bool
 	// Zone is the redundancy zone, "" if the server has none.

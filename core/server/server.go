@@ -156,7 +156,7 @@ func (s *Server) compose() {
 		TLS: cfg.PeerTLS, Dial: cfg.PeerDial, Logger: logger,
 	})
 	s.mirror = &mirror.Mirror{Files: s.files, State: s.store, Others: s.others, Part: s.peers.FilePart, Keep: s.peers.KeepFile, Logger: logger.Named("pluginfiles")}
-	s.pilot = pilot.New(pilot.Config{ID: s.who.ID, Raft: s.raft, Store: s.store, Log: s.log, Initial: cfg.Autopilot, Leads: s.Leads, Logger: logger.Named("autopilot")})
+	s.pilot = pilot.New(pilot.Config{ID: s.who.ID, Raft: s.raft, Store: s.store, Log: s.log, Initial: cfg.Autopilot, Leads: s.Leads, Dial: cfg.Raft.Dial, Logger: logger.Named("autopilot")})
 	s.broker = queue.NewBroker(queue.Config{Lanes: worker.Lanes{Store: s.store}, Clock: queue.WallClock{}, Logger: logger.Named("broker")})
 	s.blocked = queue.NewBlocked(s.broker.Enqueue)
 	s.workers = pool.New(cfg.Workers)

@@ -10,6 +10,7 @@ package pilot
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"sync"
 	"time"
 
@@ -79,7 +80,9 @@ type Config struct {
 	// Initial is the configuration of a cluster that has none in its state.
 	Initial *model.AutopilotConfiguration
 	// Leads reports whether this server leads and has begun its term.
-	Leads  func() bool
+	Leads func() bool
+	// Dial connects to another server as raft does; nil if nothing is known of that.
+	Dial   func(address string, timeout time.Duration) (net.Conn, error)
 	Logger hclog.Logger
 }
 
@@ -95,6 +98,7 @@ type Pilot struct {
 	reports    map[string]autopilot.Report // by server id
 	stable     map[string]time.Time        // by server id: healthy since
 	handedOver time.Time
+	greeted    map[string]string // by server id: why a server that is no member cannot be reached, "" if it can
 }
 
 // New returns a Pilot. It knows no other servers until Find is called.
@@ -158,6 +162,7 @@ func (p *Pilot) Run(ctx context.Context) {
 		if m != nil {
 			changed = m.Changed()
 			p.ask(m)
+			p.greet(m)
 			for p.step(ctx, m) {
 			}
 		}
@@ -238,7 +243,7 @@ func (p *Pilot) scene(m *membership.Membership, conf *model.AutopilotConfigurati
 	for _, f := range m.Members() {
 		out.Found = append(out.Found, autopilot.Found{
 			ID: f.ID, Name: f.Name, Address: f.RPC,
-			Alive: f.Status == membership.Alive, Left: f.Status == membership.Left || f.Status == membership.Leaving,
+			Alive: f.Status == membership.Alive, Left: f.Status == membership.Left || f.Status == membership.Leaving, OutOfReach: p.outOfReach(f.ID),
 			Replica: f.Tags[TagReplica] == "1", Zone: f.Tags[TagZone], Release: f.Version, Upgrade: f.Tags[TagUpgrade],
 		})
 	}
