@@ -3,7 +3,11 @@
 
 package agentlog
 
-import "github.com/hashicorp/go-hclog"
+import (
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+)
 
 type sender func(priority int, line string) error
 
@@ -15,3 +19,6 @@ func NewSyslogSink(to func(priority int, line string) error, level hclog.Level) 
 	s := newSyslogSink(sender(to), Options{}, level)
 	return s, s.close
 }
+
+// Into makes the log go on in another open file, as if its disk were that one's.
+func (f *File) Into(other *os.File) { f.f = other }

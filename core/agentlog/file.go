@@ -47,10 +47,12 @@ type File struct {
 	size   int64
 	begun  time.Time
 	retry  time.Time // when to retry a failed rotation
+	lost   int       // lines that could not be written since the last one that could
+	torn   bool      // the file ends with a part of a line
 }
 
-// OpenFile opens a file for appending. Failures of later rotations are written to
-// complain.
+// OpenFile opens a file for appending. Failures of later rotations and writes are written
+// to complain.
 func OpenFile(path string, r Rotation, complain io.Writer) (*File, error) {
 	if r.Now == nil {
 		r.Now = time.Now
@@ -108,9 +110,31 @@ func (f *File) Write(line []byte) (int, error) {
 	if f.f == nil {
 		return 0, fs.ErrClosed
 	}
+	if f.torn {
+		line = append([]byte{'\n'}, line...)
+	}
 	n, err := f.f.Write(line)
 	f.size += int64(n)
+	f.torn = n > 0 && n < len(line) || n == 0 && f.torn
+	f.tell(now, err)
 	return n, err
+}
+
+// tell says when lines begin to be lost, for example because the disk is full, and how many
+// were when it ends.
+func (f *File) tell(now time.Time, err error) {
+	at := now.UTC().Format(time.RFC3339)
+	if err != nil {
+		if f.lost == 0 {
+			fmt.Fprintf(f.complain, "%s the log file %s could not be written, and lines are lost until it can: %v\n", at, f.path, err)
+		}
+		f.lost++
+		return
+	}
+	if f.lost > 0 {
+		fmt.Fprintf(f.complain, "%s the log file %s can be written again; %d lines are missing in it\n", at, f.path, f.lost)
+		f.lost = 0
+	}
 }
 
 func (f *File) due(more int64, now time.Time) bool {
