@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"sync"
 	"time"
@@ -71,6 +72,15 @@ func (r *resolver) Answers(gateway netip.Addr) bool {
 	}
 	r.failed[gateway] = err != nil
 	return err == nil
+}
+
+// Search implements alloc.Resolver.
+func (r *resolver) Search() (domains, options []string) {
+	s := r.server.Search()
+	if s.Dots > 0 {
+		options = []string{fmt.Sprintf("ndots:%d", s.Dots)}
+	}
+	return s.Domains, options
 }
 
 // restore makes the resolver answer tasks that an earlier process of the agent has started.

@@ -361,6 +361,7 @@ func (r *Runner) resolver(a *model.Allocation, tg *model.TaskGroup) *driver.DNSC
 	if len(out.Servers) == 0 {
 		return nil
 	}
+	out.Searches, out.Options = r.cfg.Resolver.Search()
 	return out
 }
 
@@ -369,6 +370,9 @@ type Resolver interface {
 	// Answers reports whether the server answers on an address of the machine by which allocs
 	// reach it. It does from now on, if it can.
 	Answers(gateway netip.Addr) bool
+	// Search returns the domains that are appended to short names, and other options, as for
+	// who asks the resolvers behind the server.
+	Search() (domains, options []string)
 }
 
 // Gateways are the addresses by which a group with a network of mode "bridge" reaches the

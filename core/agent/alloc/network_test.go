@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/pluginhost/driver"
 	"github.com/drover-project/drover/core/pluginhost/network"
 )
 
@@ -23,11 +25,13 @@ import (
 type askedNetworks struct {
 	got  network.Request
 	path string // of the namespace
+
+	addresses []network.Address
 }
 
 func (n *askedNetworks) CreateNetwork(_ context.Context, r network.Request) (*network.Attachment, error) {
 	n.got = r
-	return &network.Attachment{Path: cmp.Or(n.path, "/run/netns/x"), Interface: "eth0"}, nil
+	return &network.Attachment{Path: cmp.Or(n.path, "/run/netns/x"), Interface: "eth0", Addresses: n.addresses}, nil
 }
 
 func (*askedNetworks) DestroyNetwork(context.Context, string, string) error { return nil }
@@ -61,6 +65,31 @@ func TestReferencesInTheNetworkBlockOfAGroupAreReplaced(t *testing.T) {
 			t.Errorf("asked for %+v with DNS %+v\nwant %+v with %+v", nets.got, nets.got.DNS, want, want.DNS)
 		}
 		if len(b.driver.configs) != 1 || fmt.Sprint(b.driver.configs[0].DNS.Servers, b.driver.configs[0].DNS.Searches) != "[10.0.0.7] [edge.example]" {
+			t.Errorf("the driver got %+v", b.driver.configs)
+		}
+	})
+}
+
+// nodeDNS is a DNS server of the node.
+type nodeDNS struct{}
+
+func (nodeDNS) Answers(gateway netip.Addr) bool { return gateway.Is4() }
+
+func (nodeDNS) Search() (domains, options []string) {
+	return []string{"corp.example"}, []string{"ndots:2"}
+}
+
+func TestTasksThatAskTheNodesServerFindShortNamesAsTheMachineDoes(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		b.cfg.Networks = &askedNetworks{addresses: []network.Address{{Prefix: "172.26.64.2/20", Gateway: "172.26.64.1"}, {Prefix: "fd00::2/64", Gateway: "fd00::1"}}}
+		b.cfg.Resolver = nodeDNS{}
+		a := newAlloc(newTask("web"))
+		a.Job.TaskGroups[0].Networks = []*model.NetworkResource{{Mode: "bridge"}}
+		a.AllocatedResources = &model.AllocatedResources{Shared: model.AllocatedSharedResources{Networks: a.Job.TaskGroups[0].Networks}}
+		b.run(a)
+		synctest.Wait()
+		want := &driver.DNSConfig{Servers: []string{"172.26.64.1"}, Searches: []string{"corp.example"}, Options: []string{"ndots:2"}}
+		if len(b.driver.configs) != 1 || !reflect.DeepEqual(b.driver.configs[0].DNS, want) {
 			t.Errorf("the driver got %+v", b.driver.configs)
 		}
 	})

@@ -33,14 +33,30 @@ type recursors struct {
 
 	mu   sync.Mutex
 	read time.Time
-	last []netip.AddrPort
+	last found
+}
+
+// found is what files and addresses say.
+type found struct {
+	servers []netip.AddrPort
+	search  Search
+}
+
+// Search says which domains a resolver appends to short names.
+type Search struct {
+	Domains []string
+	// Dots is how many dots a name must have to be asked for as it is first; 0 is not said.
+	Dots int
 }
 
 // any reports whether other questions are passed on at all.
 func (r *recursors) any() bool { return len(r.given) > 0 }
 
 // list returns the resolvers as they are now.
-func (r *recursors) list() []netip.AddrPort {
+func (r *recursors) list() []netip.AddrPort { return r.found().servers }
+
+// found returns what is given and in the files now.
+func (r *recursors) found() found {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := r.now(); r.read.IsZero() || now.Sub(r.read) > reread || now.Before(r.read) {
@@ -49,10 +65,10 @@ func (r *recursors) list() []netip.AddrPort {
 	return r.last
 }
 
-func (r *recursors) look() (out []netip.AddrPort) {
+func (r *recursors) look() (out found) {
 	add := func(a netip.AddrPort, err error) {
 		if a = netip.AddrPortFrom(a.Addr().Unmap(), a.Port()); err == nil && !r.self(a) {
-			out = append(out, a)
+			out.servers = append(out.servers, a)
 		}
 	}
 	for _, one := range r.given {
@@ -70,6 +86,12 @@ func (r *recursors) look() (out []netip.AddrPort) {
 		if err != nil {
 			r.warn(one, err)
 			continue
+		}
+		if len(out.search.Domains) == 0 { // the first file that has some
+			out.search = Search{Domains: conf.Search}
+			if conf.Ndots > 1 {
+				out.search.Dots = conf.Ndots
+			}
 		}
 		for _, server := range conf.Servers[:min(len(conf.Servers), maxServers)] {
 			add(netip.ParseAddrPort(net.JoinHostPort(server, conf.Port)))

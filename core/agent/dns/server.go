@@ -164,6 +164,10 @@ func local(a netip.Addr) bool {
 	})
 }
 
+// Search returns what the files among the recursors say about short names. Who asks this server
+// instead of the resolvers in these files appends the same domains.
+func (s *Server) Search() Search { return s.forward.recursors.found().search }
+
 // Close ends the server.
 func (s *Server) Close() {
 	s.cancel()

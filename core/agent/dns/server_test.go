@@ -359,6 +359,30 @@ func TestOtherQuestionsGoToTheFirstResolverThatAnswers(t *testing.T) {
 	}
 }
 
+// Tasks have the server instead of the machine's resolver, whose domains they must not lose.
+func TestShortNamesAreSearchedAsTheFilesOfResolversSay(t *testing.T) {
+	dir := t.TempDir()
+	none, some := filepath.Join(dir, "none"), filepath.Join(dir, "some")
+	for file, text := range map[string]string{none: "nameserver 192.0.2.1\n", some: "nameserver 192.0.2.2\nsearch a.example b.example\noptions ndots:3 timeout:1\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		recursors []string
+		want      names.Search
+	}{
+		"addresses": {[]string{"192.0.2.3:53"}, names.Search{}},
+		"no domain": {[]string{none}, names.Search{}},
+		"two files": {[]string{none, some}, names.Search{Domains: []string{"a.example", "b.example"}, Dots: 3}},
+	} {
+		s, _ := start(t, newWorld(), func(cfg *names.Config) { cfg.Recursors = c.recursors })
+		if got := s.Search(); !slices.Equal(got.Domains, c.want.Domains) || got.Dots != c.want.Dots {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // TestALoopOfResolversEnds lets two servers pass questions on to each other, one of them
 // through a resolver that keeps nothing of what the question had beside its name.
 func TestALoopOfResolversEnds(t *testing.T) {
