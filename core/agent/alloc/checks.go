@@ -89,7 +89,7 @@ func (r *Runner) followChecks() {
 	for i, p := range places {
 		id := ids[i]
 		r.checked.keys[id] = p.key
-		spec := checks.Spec{ID: id, Service: p.service.Name, Check: p.check, Task: p.task}
+		spec := checks.Spec{ID: id, Service: p.service.Name, Check: p.check, Task: p.task, Port: cmp.Or(p.check.PortLabel, p.service.PortLabel)}
 		spec.Run, spec.Began = r.checkedRun(p.task)
 		at := spec.Run
 		spec.Resolve = func() (checks.Target, error) { return r.checkTarget(p, at) }

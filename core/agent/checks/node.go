@@ -39,6 +39,9 @@ type Spec struct {
 	Service string
 	Task    string // task that offers the service; "" if the group does
 	Check   *model.ServiceCheck
+	// Port is the port's label or number. Another Port begins the check anew: what one port
+	// answered says nothing about another.
+	Port string
 	// Run names the start of the tasks that are checked, and Began is its time. Another
 	// Run begins the check anew. "" means that nothing runs: the check pauses.
 	Run   string
@@ -173,12 +176,13 @@ func (n *Node) update(c *check, s Spec, now time.Time) {
 	case s.Run == "":
 		n.pause(c)
 		return
-	case s.Run != c.state.Run:
+	case s.Run != c.state.Run, c.state.Port != "" && c.state.Port != s.Port:
 		n.pause(c)
 		c.state, c.restored = Begin(s.Check, s.Run, now), false
 	case s.Run == before: // it goes on
 		return
 	}
+	c.state.Port = s.Port
 	if c.index < 0 && !c.due && c.cancel == nil && !n.closed {
 		n.schedule(c, now.Add(time.Duration(n.cfg.Jitter()*float64(min(s.Check.Interval, firstWithin)))))
 	}
@@ -369,7 +373,7 @@ func (n *Node) finish(c *check, r result) (tell func()) {
 	}
 	now := n.cfg.Now()
 	defer n.setAlarm(now)
-	if r.stopped || c.spec.Run != r.spec.Run { // it was begun anew meanwhile
+	if r.stopped || c.spec.Run != r.spec.Run || c.spec.Port != r.spec.Port { // it was begun anew meanwhile
 		n.schedule(c, now)
 		return nil
 	}

@@ -314,6 +314,42 @@ func TestAKeptStateHoldsUntilItIsConfirmed(t *testing.T) {
 	})
 }
 
+// A new version of a job can give a service, and so its check, another port while the task runs.
+func TestACheckOfAnotherPortBeginsAnew(t *testing.T) {
+	with(t, 0.9, func(t *testing.T, b *bed) {
+		kept := map[string]checks.State{"a": {Status: checks.Success, Run: "web/1", GoodSince: time.Now().Add(-time.Hour).UTC(), Port: "http"}}
+		s := spec("a", "web/1", tcp())
+		s.Port = "http"
+		var o owner
+		a := b.Open(&o)
+		a.Want([]checks.Spec{s}, kept)
+		if got := stateOf(t, a, "a"); got.Status != checks.Success {
+			t.Errorf("of the same port it is %+v", got)
+		}
+		s.Port = "admin"
+		a.Want([]checks.Spec{s}, kept)
+		if got := stateOf(t, a, "a"); got.Status != checks.Pending || !got.GoodSince.IsZero() {
+			t.Errorf("of another port it is %+v", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := stateOf(t, a, "a"); got.Status != checks.Success || b.times("a") == 0 {
+			t.Errorf("it is not run soon: %+v", got)
+		}
+		// The version before, whose agent knew no ports, and an agent that learns of the change
+		// when it starts.
+		for port, want := range map[string]checks.Status{"": checks.Success, "http": checks.Pending} {
+			kept["a"] = checks.State{Status: checks.Success, Run: "web/1", Port: port}
+			a := b.Open(&o)
+			a.Want([]checks.Spec{s}, kept)
+			if got := stateOf(t, a, "a"); got.Status != want {
+				t.Errorf("kept for port %q it is %+v, want %s", port, got, want)
+			}
+			a.Close()
+		}
+	})
+}
+
 func TestACheckWithoutAnAddressFailsWithTheCause(t *testing.T) {
 	with(t, 0, func(t *testing.T, b *bed) {
 		var o owner

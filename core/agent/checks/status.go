@@ -33,6 +33,8 @@ type State struct {
 	Status Status
 	// Run names the start of the tasks to which the status belongs.
 	Run string `json:",omitempty"`
+	// Port is the port to which the status belongs; "" in states of earlier versions.
+	Port string `json:",omitempty"`
 	// GoodSince is the time since which the check allows the alloc to be healthy; zero
 	// while it does not.
 	GoodSince time.Time `json:",omitzero"`
