@@ -127,13 +127,16 @@ func (n *Network) look(ctx context.Context) network.Fingerprint {
 			err = errdefs.FailedPreconditionf("%s: a file before it has the name %q too", file, list.Name)
 		}
 		if err == nil {
-			err = n.ready(ctx, set, list)
+			err = n.ready(ctx, list)
 		}
 		if err != nil {
 			problems = append(problems, err.Error())
 			continue
 		}
 		f.Networks = append(f.Networks, prefix+list.Name)
+		if err := n.collect(ctx, set, list); err != nil { // the network works nevertheless
+			problems = append(problems, err.Error())
+		}
 		own := pools(list)
 		if why := overlap(own, given); why != "" {
 			problems = append(problems, why)
@@ -148,9 +151,8 @@ func (n *Network) look(ctx context.Context) network.Fingerprint {
 	return f
 }
 
-// ready says why a network cannot be made now; nil if it can. It has the programs remove
-// what belongs to no alloc where the operator allows it.
-func (n *Network) ready(ctx context.Context, set settings, list *libcni.NetworkConfigList) error {
+// ready says why a network cannot be made now; nil if it can.
+func (n *Network) ready(ctx context.Context, list *libcni.NetworkConfigList) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	cni := n.cni()
@@ -163,15 +165,18 @@ func (n *Network) ready(ctx context.Context, set settings, list *libcni.NetworkC
 	if err := cni.GetStatusNetworkList(ctx, list); err != nil {
 		return fmt.Errorf("network %s%s is not ready: %w", prefix, list.Name, err)
 	}
-	if !set.GC || !n.changing.TryLock() {
-		return nil // if it is not possible now, it is the next time
-	}
-	defer n.changing.Unlock()
-	return n.collect(ctx, cni, list)
+	return nil
 }
 
-// collect makes the programs of a network remove what belongs to no alloc. n.changing is held.
-func (n *Network) collect(ctx context.Context, cni *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+// collect makes the programs of a network remove what belongs to no alloc, if the operator wants
+// it and no network is just made or removed; otherwise it is for the next time.
+func (n *Network) collect(ctx context.Context, set settings, list *libcni.NetworkConfigList) error {
+	if ok, err := version.GreaterThanOrEqualTo(list.CNIVersion, "1.1.0"); err != nil || !ok || !set.GC || !n.changing.TryLock() {
+		return nil
+	}
+	defer n.changing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
 	all, err := n.store.All()
 	if err != nil {
 		return err
@@ -181,7 +186,7 @@ func (n *Network) collect(ctx context.Context, cni *libcni.CNIConfig, list *libc
 		valid = append(valid, types.GCAttachment{ContainerID: id, IfName: insideName})
 	}
 	slices.SortFunc(valid, func(a, b types.GCAttachment) int { return cmp.Compare(a.ContainerID, b.ContainerID) })
-	if err := cni.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid}); err != nil {
+	if err := n.cni().GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid}); err != nil {
 		return fmt.Errorf("network %s%s: what belongs to no alloc is not removed: %w", prefix, list.Name, err)
 	}
 	return nil

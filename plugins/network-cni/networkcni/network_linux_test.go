@@ -266,6 +266,16 @@ func TestStatusAndGarbageCollectionOfVersion11(t *testing.T) {
 	}
 }
 
+func TestANetworkThatCannotBeCollectedIsOffered(t *testing.T) {
+	b := newBed(t)
+	b.program("says", `if [ "$CNI_COMMAND" = GC ]; then echo '{"cniVersion": "1.1.0", "code": 999, "msg": "no collection"}'; exit 1; fi
+`+strings.ReplaceAll(said, "$DIR", b.dir))
+	b.config("a.conflist", `{"cniVersion": "1.1.0", "name": "says", "plugins": [{"type": "says"}]}`)
+	if f := b.fingerprint(b.fresh()); !slices.Equal(f.Networks, []string{"cni/says"}) || !strings.Contains(f.Problem, "no collection") {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestNothingIsCollectedWhileANetworkIsMade(t *testing.T) {
 	b := newBed(t)
 	b.program("says", strings.ReplaceAll(strings.Replace(said, "ADD)", "ADD) until [ -e $DIR/go ]; do sleep 0.01; done;", 1), "$DIR", b.dir))
