@@ -302,8 +302,8 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	a.openRegistrar()
 	run.Logins = a.logins
-	groups := cgroup.New(cgroup.Config{Owner: a.owner(), Cores: a.usableCores, Logger: a.cfg.Logger.Named("cgroup")})
-	run.Cgroups = groups
+	groups := cgroup.New(cgroup.Config{Owner: a.owner(), Cores: a.usableCores, All: a.allCores, Logger: a.cfg.Logger.Named("cgroup")})
+	run.Cgroups, run.CoresChanged = groups, func() { a.allocs.ShareCores() }
 	if err := a.prepares(run); err != nil {
 		return err
 	}

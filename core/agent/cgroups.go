@@ -19,6 +19,15 @@ func (a *Agent) owner() string {
 	return pids + " " + dir
 }
 
+// allCores are the machine's cores.
+func (a *Agent) allCores() []int {
+	var out []int
+	for _, c := range a.facts.Resources.Processors.Topology.Cores {
+		out = append(out, int(c.ID))
+	}
+	return out
+}
+
 // usableCores are the machine's cores without the cores that the operator has reserved.
 func (a *Agent) usableCores() []int {
 	var out []int

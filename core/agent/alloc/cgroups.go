@@ -5,13 +5,11 @@ package alloc
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/agent/cgroup"
 	"github.com/drover-project/drover/core/agent/task"
-	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
 )
 
@@ -24,6 +22,9 @@ type Cgroups interface {
 	Remove(ctx context.Context, allocID, task string) error
 	Reserve(allocID string, cores []int) (changed bool)
 	Adjust(ctx context.Context) error
+	// Shared returns the cores that tasks without cores may use, and whether the machine has
+	// others.
+	Shared() (cores []int, fewer bool)
 }
 
 // cgroupTimeout limits the making and removing of a cgroup. Its processes are killed,
@@ -118,36 +119,6 @@ func (r *Runner) isRun(name string, run uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tasks[name].state.Run == run
-}
-
-// holdCores reserves the cores of the alloc in the tree of cgroups, so that tasks without
-// cores do not use them.
-func (r *Runner) holdCores(cores []int) {
-	if r.cfg.Cgroups == nil || !r.cfg.Cgroups.Reserve(r.id, cores) {
-		return
-	}
-	r.work.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cgroupTimeout)
-		defer cancel()
-		if err := r.cfg.Cgroups.Adjust(ctx); err != nil {
-			r.logger.Warn("the cores that tasks share cannot be set; the next change of cores sets them", "error", err)
-		}
-	})
-}
-
-// coresOf are the cores that an alloc has for itself, sorted.
-func coresOf(a *model.Allocation) []int {
-	var out []int
-	if a.AllocatedResources == nil {
-		return nil
-	}
-	for _, t := range a.AllocatedResources.Tasks {
-		for _, c := range t.Cpu.ReservedCores {
-			out = append(out, int(c))
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // inUse reports whether a task starts, runs or ends, so that its cgroup is in use.

@@ -107,6 +107,9 @@ type Config struct {
 	DataPace *rate.Limiter
 	// Cgroups makes cgroups for tasks; nil if the node cannot.
 	Cgroups Cgroups
+	// CoresChanged is called when Cgroups.Shared may return something else; nil if nobody
+	// needs to know. It must not block.
+	CoresChanged func()
 	// SecretsInMemory: secrets folders are memory file systems.
 	SecretsInMemory bool
 	// Users gives ids to allocs; nil gives none.
@@ -148,15 +151,6 @@ func (c *Config) specOf(a *model.Allocation, tg *model.TaskGroup, t *model.Task)
 	}
 	return task.Spec{
 		Restart: policy, KillSignal: t.KillSignal, KillTimeout: c.killTimeout(t),
-		ShutdownDelay: delay, EndsWell: batch, Limits: taskLimits(a, t.Name), Window: c.windowOf(a, t),
+		ShutdownDelay: delay, EndsWell: batch, Limits: c.limitsOf(a, t.Name), Window: c.windowOf(a, t),
 	}
-}
-
-// taskLimits returns the resources of a task that may change while it runs.
-func taskLimits(a *model.Allocation, name string) task.Limits {
-	if a.AllocatedResources == nil || a.AllocatedResources.Tasks[name] == nil {
-		return task.Limits{}
-	}
-	r := a.AllocatedResources.Tasks[name]
-	return task.Limits{CPUMHz: r.Cpu.CpuShares, MemoryMB: r.Memory.MemoryMB, MemoryMaxMB: r.Memory.MemoryMaxMB}
 }

@@ -69,6 +69,22 @@ func (c *fakeCgroups) Reserve(alloc string, cores []int) bool {
 
 func (c *fakeCgroups) Adjust(context.Context) error { return nil }
 
+// Shared returns the cores of a machine with 4 that no alloc has reserved.
+func (c *fakeCgroups) Shared() (cores []int, fewer bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for core := range 4 {
+		held := false
+		for _, cores := range c.cores {
+			held = held || slices.Contains(cores, core)
+		}
+		if !held {
+			cores = append(cores, core)
+		}
+	}
+	return cores, len(cores) < 4
+}
+
 func (c *fakeCgroups) did() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -303,7 +303,11 @@ func (r *Runner) resume(name string, t *taskRun, now time.Time, e *effects) {
 		r.mu.Lock()
 		if !r.closed {
 			t.unseen = !runs // otherwise its end is reported, and comes at once
-			r.settle(&effects{list: []taskEffects{{name, list}}})
+			e := effects{list: []taskEffects{{name, list}}}
+			if runs {
+				r.shareCores(name, t, &e)
+			}
+			r.settle(&e)
 		}
 		r.mu.Unlock()
 		if drv, err := r.cfg.Drivers.Driver(driverName); err == nil {

@@ -191,7 +191,7 @@ func (r *Runner) taskConfig(a *model.Allocation, tg *model.TaskGroup, t *model.T
 		Logs: logsOf(r.dir, t),
 	}
 	if a.AllocatedResources != nil {
-		out.Resources = resourcesOf(a.AllocatedResources.Tasks[t.Name], r.cfg.Node())
+		out.Resources = r.cfg.resourcesOf(a.AllocatedResources.Tasks[t.Name])
 		for _, p := range a.AllocatedResources.Shared.Ports {
 			out.Ports = append(out.Ports, driver.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
 		}
@@ -205,20 +205,6 @@ func logsOf(dir allocdir.Dir, t *model.Task) driver.LogConfig {
 	}
 	if c := t.LogConfig; c != nil {
 		out.MaxFiles, out.MaxFileSizeMB, out.Disabled = c.MaxFiles, c.MaxFileSizeMB, c.Disabled
-	}
-	return out
-}
-
-func resourcesOf(t *model.AllocatedTaskResources, n *model.Node) driver.Resources {
-	if t == nil {
-		return driver.Resources{}
-	}
-	out := driver.Resources{CPUMHz: t.Cpu.CpuShares, MemoryMB: t.Memory.MemoryMB, MemoryMaxMB: t.Memory.MemoryMaxMB}
-	for _, c := range t.Cpu.ReservedCores {
-		out.Cores = append(out.Cores, int(c))
-	}
-	if n != nil && n.NodeResources != nil && n.NodeResources.Cpu.CpuShares > 0 {
-		out.CPUPercent = 100 * float64(t.Cpu.CpuShares) / float64(n.NodeResources.Cpu.CpuShares)
 	}
 	return out
 }

@@ -15,7 +15,7 @@ import (
 func (r *Runner) updateTask(driverName, name string, run uint64) {
 	id := taskID(r.id, name, run)
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
-		limits, resources, ok := r.updateOf(name, run)
+		limits, resources, moves, ok := r.updateOf(name, run)
 		if !ok {
 			return
 		}
@@ -36,7 +36,12 @@ func (r *Runner) updateTask(driverName, name string, run uint64) {
 			if errdefs.IsNotFound(gone) || gone == nil && status.State == driver.TaskExited || r.ctx.Err() != nil {
 				return
 			}
-			r.logger.Warn("the resources of a running task could not be changed; it is restarted with its new ones", "task", name, "error", err)
+			switch {
+			case !moves:
+				r.logger.Warn("the resources of a running task could not be changed; it is restarted with its new ones", "task", name, "error", err)
+			case !errdefs.IsUnimplemented(err):
+				r.logger.Warn("a running task could not be moved to the cores that no other task has reserved; it stays where it is", "task", name, "error", err)
+			}
 			r.post(name, task.UpdateFailed{Run: run, Limits: limits, Err: err.Error()})
 			return
 		}
@@ -47,15 +52,21 @@ func (r *Runner) updateTask(driverName, name string, run uint64) {
 	}
 }
 
-// updateOf returns the newest resources of a run that is being updated.
-func (r *Runner) updateOf(name string, run uint64) (task.Limits, driver.Resources, bool) {
+// updateOf returns the newest resources of a run that is being updated. moves says that it gets
+// nothing new but other cores to share.
+func (r *Runner) updateOf(name string, run uint64) (limits task.Limits, resources driver.Resources, moves, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tasks[name]
 	if r.closed || t.state.Run != run || t.state.Phase != task.Running || !t.state.Updating || r.alloc.AllocatedResources == nil {
-		return task.Limits{}, driver.Resources{}, false
+		return task.Limits{}, driver.Resources{}, false, false
 	}
-	return t.spec.Limits, resourcesOf(r.alloc.AllocatedResources.Tasks[name], r.cfg.Node()), true
+	limits = t.spec.Limits
+	resources = r.cfg.resourcesOf(r.alloc.AllocatedResources.Tasks[name])
+	if t.state.Has.Cores != "" && limits.Cores == "" { // no cores would leave the task on those that it has
+		resources.SharedCores, _ = r.cfg.Cgroups.Shared()
+	}
+	return limits, resources, t.state.Has.SameAssigned(limits), true
 }
 
 func (r *Runner) callUpdate(drv driver.Driver, id string, resources driver.Resources) error {

@@ -100,6 +100,13 @@ func (s *Set) Runners() []*alloc.Runner {
 	return out
 }
 
+// ShareCores moves the running tasks without cores to the cores that no task has reserved now.
+func (s *Set) ShareCores() {
+	for _, r := range s.Runners() {
+		r.ShareCores()
+	}
+}
+
 // Runner returns the runner of an alloc; it is NotFound if the node does not have it.
 func (s *Set) Runner(allocID string) (*alloc.Runner, error) {
 	s.mu.Lock()

@@ -15,7 +15,9 @@ type Config struct {
 	// restarts.
 	Owner string
 	// Cores returns the cores that tasks may use; it may block until they are known.
-	Cores  func() []int
+	Cores func() []int
+	// All returns the cores of the machine; nil means those of Cores.
+	All    func() []int
 	Logger hclog.Logger
 }
 

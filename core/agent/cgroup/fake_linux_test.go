@@ -5,6 +5,7 @@ package cgroup_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -226,5 +227,31 @@ func TestSweepRemovesWhatThisAgentMadeAndNobodyOwns(t *testing.T) {
 func TestATaskWhoseNameIsAPathGetsNoGroup(t *testing.T) {
 	if g, err := tree(fakeV1(t), nil).Make(within(t), cgroup.Task{AllocID: "a", Name: "../../x"}); g != nil || err == nil {
 		t.Errorf("%v, %v", g, err)
+	}
+}
+
+func TestTasksWithoutCoresShareThoseThatNoAllocHasReserved(t *testing.T) {
+	tr := cgroup.New(cgroup.Config{
+		Root: t.TempDir(), Cores: func() []int { return []int{1, 2, 3} }, All: func() []int { return []int{0, 1, 2, 3} },
+	})
+	for _, x := range []struct {
+		alloc string
+		cores []int
+		want  string
+	}{
+		{"a", nil, "[1 2 3] true"}, // the operator keeps a core
+		{"a", []int{1}, "[2 3] true"},
+		{"b", []int{3}, "[2] true"},
+		{"c", []int{2}, "[1 2 3] true"}, // tasks must be able to run somewhere
+		{"a", nil, "[1] true"},
+	} {
+		tr.Reserve(x.alloc, x.cores)
+		if cores, fewer := tr.Shared(); fmt.Sprint(cores, fewer) != x.want {
+			t.Errorf("%s has %v: %v %t, want %s", x.alloc, x.cores, cores, fewer, x.want)
+		}
+	}
+	all := cgroup.New(cgroup.Config{Root: t.TempDir(), Cores: func() []int { return []int{0, 1} }})
+	if cores, fewer := all.Shared(); fewer {
+		t.Errorf("nothing is reserved: %v", cores)
 	}
 }

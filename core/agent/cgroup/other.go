@@ -25,6 +25,9 @@ func (*Tree) Has(string, string) bool { return false }
 // Reserve has nothing to keep.
 func (*Tree) Reserve(string, []int) bool { return false }
 
+// Shared knows of no cores.
+func (*Tree) Shared() ([]int, bool) { return nil, false }
+
 // Adjust has nothing to write.
 func (*Tree) Adjust(context.Context) error { return nil }
 

@@ -55,6 +55,7 @@ type Tree struct {
 	told   bool             // has logged that there is no tree
 	worked bool             // the tree has been set up
 	held   map[string][]int // by alloc: the cores of this agent's allocs
+	shared []int            // what Shared has found since the last change of held; nil: not known
 }
 
 // New returns the tree of a machine. It makes nothing yet.
@@ -198,7 +199,46 @@ func (t *Tree) Reserve(allocID string, cores []int) (changed bool) {
 	} else {
 		delete(t.held, allocID)
 	}
+	t.shared = nil
 	return true
+}
+
+// Shared returns the cores on which tasks without cores run: those that no alloc of this agent
+// has reserved. fewer says that the machine has others. It does not need a tree.
+func (t *Tree) Shared() (cores []int, fewer bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.shared == nil {
+		t.shared = t.left(nil)
+	}
+	all := t.cfg.Cores
+	if t.cfg.All != nil {
+		all = t.cfg.All
+	}
+	return t.shared, len(t.shared) < len(all())
+}
+
+// left returns the usable cores without the reserved ones and without those of this agent's
+// allocs. If none is left, all are: a task without cores must be able to start, although the
+// scheduler places none beside tasks that have reserved all cores. t.mu is held.
+func (t *Tree) left(reserved []int) []int {
+	usable := t.cfg.Cores()
+	out := slices.DeleteFunc(slices.Clone(usable), func(c int) bool {
+		return slices.Contains(reserved, c) || t.holds(c)
+	})
+	if len(out) == 0 {
+		return usable
+	}
+	return out
+}
+
+func (t *Tree) holds(core int) bool {
+	for _, cores := range t.held {
+		if slices.Contains(cores, core) {
+			return true
+		}
+	}
+	return false
 }
 
 // Adjust writes which cores are shared, if there is a tree.
@@ -210,9 +250,7 @@ func (t *Tree) Adjust(ctx context.Context) error {
 }
 
 // share writes which cores are shared and which are reserved; the cores in extra are
-// reserved, too. If all cores are reserved, all are shared as well: a task without cores
-// must be able to start, although the scheduler places none beside tasks that have reserved
-// all cores.
+// reserved, too.
 func (t *Tree) share(extra []int) error {
 	reserved, err := t.layout.reserved()
 	if err != nil {
@@ -220,18 +258,13 @@ func (t *Tree) share(extra []int) error {
 	}
 	reserved = append(reserved, extra...)
 	t.mu.Lock()
+	shared := t.left(reserved)
 	for _, cores := range t.held {
 		reserved = append(reserved, cores...)
 	}
 	t.mu.Unlock()
 	slices.Sort(reserved)
-	reserved = slices.Compact(reserved)
-	usable := t.cfg.Cores()
-	shared := slices.DeleteFunc(slices.Clone(usable), func(c int) bool { return slices.Contains(reserved, c) })
-	if len(shared) == 0 {
-		shared = usable
-	}
-	return t.layout.setCores(shared, reserved)
+	return t.layout.setCores(shared, slices.Compact(reserved))
 }
 
 // locked calls do while no other agent of the machine changes the tree's cores.

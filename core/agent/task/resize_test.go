@@ -128,3 +128,27 @@ func TestATaskThatEndsIsNotUpdated(t *testing.T) {
 		}
 	}
 }
+
+func TestATaskIsMovedToOtherCoresWithoutAWordAndIsNeverRestartedForThat(t *testing.T) {
+	moved := small
+	moved.Cores = "0-2"
+	s, does := steps(running(t), limits(moved), task.Resize{})
+	if does != "task.Update" {
+		t.Fatal(does)
+	}
+	before := len(s.Report.Events)
+	for name, answer := range map[string]task.Event{
+		"done": task.Updated{Run: 1, Limits: moved}, "failed": task.UpdateFailed{Run: 1, Limits: moved, Err: "no such core"},
+	} {
+		got, does := steps(s, limits(moved), answer)
+		if does != "" || got.Updating || got.Has != moved || !got.UpdatedAt.IsZero() || len(got.Report.Events) != before || got.RestartWanted {
+			t.Errorf("%s: %s, %+v", name, does, got)
+		}
+	}
+	both := large
+	both.Cores = "0-2"
+	s, _ = steps(running(t), limits(both), task.Resize{})
+	if _, does := steps(s, limits(both), task.UpdateFailed{Run: 1, Limits: both, Err: "too little"}); does != "task.Stop" {
+		t.Errorf("what the servers have assigned is missing too: %s", does)
+	}
+}

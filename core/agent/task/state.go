@@ -55,6 +55,16 @@ type Limits struct {
 	CPUMHz      int64
 	MemoryMB    int64
 	MemoryMaxMB int64 // 0 means MemoryMB
+	// Cores lists the cores that a task without cores of its own may use, because no other
+	// task has reserved them; "" means all.
+	Cores string `json:",omitempty"`
+}
+
+// SameAssigned reports whether two Limits differ in nothing but Cores, which are no part of
+// what the servers have assigned.
+func (l Limits) SameAssigned(other Limits) bool {
+	l.Cores = other.Cores
+	return l == other
 }
 
 // State is everything that must be remembered of a task. It is plain data and is

@@ -159,13 +159,18 @@ func (m *machine) updated(ev Updated) {
 	if ev.Run != m.s.Run || !m.s.Updating {
 		return
 	}
-	m.s.Has, m.s.Updating, m.s.UpdatedAt = ev.Limits, false, m.now.UTC()
-	m.s.note(m.now, model.EventResourcesUpdated(ev.Limits.CPUMHz, ev.Limits.MemoryMB, ev.Limits.MemoryMaxMB))
+	assigned := !m.s.Has.SameAssigned(ev.Limits)
+	m.s.Has, m.s.Updating = ev.Limits, false
+	if assigned {
+		m.s.UpdatedAt = m.now.UTC()
+		m.s.note(m.now, model.EventResourcesUpdated(ev.Limits.CPUMHz, ev.Limits.MemoryMB, ev.Limits.MemoryMaxMB))
+	}
 	m.resize()
 }
 
 // updateFailed restarts a task that cannot get its new resources while it runs, because the
-// servers have already accounted for them.
+// servers have already accounted for them. One that only cannot be moved to other cores stays
+// where it is, until the next change.
 func (m *machine) updateFailed(ev UpdateFailed) {
 	if ev.Run != m.s.Run || !m.s.Updating {
 		return
@@ -173,6 +178,10 @@ func (m *machine) updateFailed(ev UpdateFailed) {
 	m.s.Updating = false
 	if ev.Limits != m.spec.Limits {
 		m.resize() // newer ones may be possible
+		return
+	}
+	if m.s.Has.SameAssigned(ev.Limits) {
+		m.s.Has = ev.Limits
 		return
 	}
 	m.s.note(m.now, model.EventUpdateFailed(ev.Err))
