@@ -34,11 +34,11 @@ const lingering = time.Second
 // user, environment and directory, below its cgroup. It is a child of this process and ends
 // with its stream, with all processes that it has started.
 func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions, stream driver.ExecStream) (driver.ExitResult, error) {
-	c, spec, task, err := d.execTarget(ctx, id, opts)
+	c, spec, status, err := d.execTarget(ctx, id, opts)
 	if err != nil {
 		return driver.ExitResult{}, err
 	}
-	own := newOwnGroup(task)
+	own := newOwnGroup(status.Cgroup)
 	defer own.close()
 	if spec.Sandbox != nil {
 		return join(ctx, c, spec, own, opts, stream)
@@ -48,6 +48,7 @@ func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions
 		return driver.ExitResult{}, err
 	}
 	defer leave()
+	in = onItsCores(status, in)
 	var cmd *exec.Cmd
 	err = in(func() (err error) {
 		cmd, err = execCommand(ctx, id, spec, own, opts)
@@ -78,29 +79,29 @@ func (d shared) ExecTask(ctx context.Context, id string, opts driver.ExecOptions
 	return driver.ExitResult{ExitCode: cmd.ProcessState.ExitCode()}, nil
 }
 
-// execTarget finds a running task, and its cgroup of version 2 if it has one.
-func (d shared) execTarget(ctx context.Context, id string, opts driver.ExecOptions) (*supervisor.Client, *supervisor.Spec, string, error) {
+// execTarget finds a running task.
+func (d shared) execTarget(ctx context.Context, id string, opts driver.ExecOptions) (*supervisor.Client, *supervisor.Spec, supervisor.Status, error) {
 	c, err := d.Of(id)
 	if err != nil {
-		return nil, nil, "", err
+		return nil, nil, supervisor.Status{}, err
 	}
 	spec, status, err := c.Spec(ctx, id)
 	if err != nil {
-		return nil, nil, "", err
+		return nil, nil, supervisor.Status{}, err
 	}
 	if status.Exit != nil {
-		return nil, nil, "", errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
+		return nil, nil, supervisor.Status{}, errdefs.FailedPreconditionf("exec in task %q: it has ended", id)
 	}
 	if len(opts.Command) == 0 {
-		return nil, nil, "", errdefs.InvalidArgumentf("exec in task %q: no command given", id)
+		return nil, nil, supervisor.Status{}, errdefs.InvalidArgumentf("exec in task %q: no command given", id)
 	}
 	if supervised.Paused(status) {
-		return nil, nil, "", errdefs.FailedPreconditionf("exec in task %q: it is paused; resume it first", id)
+		return nil, nil, supervisor.Status{}, errdefs.FailedPreconditionf("exec in task %q: it is paused; resume it first", id)
 	}
 	if err := d.apply(&spec, opts); err != nil {
-		return nil, nil, "", errdefs.New(errdefs.ClassOf(err), fmt.Errorf("exec in task %q: %w", id, err))
+		return nil, nil, supervisor.Status{}, errdefs.New(errdefs.ClassOf(err), fmt.Errorf("exec in task %q: %w", id, err))
 	}
-	return c, &spec, status.Cgroup, nil
+	return c, &spec, status, nil
 }
 
 // apply replaces the task's settings by the options of a command.

@@ -77,6 +77,17 @@ func beside(ctx context.Context, c *supervisor.Client, spec *supervisor.Spec) (i
 	}, func() { _ = mounts.Close() }, nil
 }
 
+// onItsCores has commands beside a task run on the cores of its process, where its cgroup does
+// not see to that.
+func onItsCores(task supervisor.Status, in inside) inside {
+	if cgroup.HasCores(task.Cgroup) {
+		return in
+	}
+	return func(f func() error) error {
+		return in(func() error { return cgroup.Beside(task.PID, f) })
+	}
+}
+
 // joiner is one command that is being started in a sandbox.
 type joiner struct {
 	id      string

@@ -153,6 +153,10 @@ func TestAllThreadsOfARawTaskMoveToTheCoresThatAreShared(t *testing.T) {
 				t.Errorf("process %s runs on the cores %s, not %s", pid, got, want)
 			}
 		}
+		var out strings.Builder
+		if _, err := d.ExecTask(t.Context(), task.ID, driver.ExecOptions{Command: []string{"grep", "Cpus_allowed_list:", "/proc/self/status"}}, driver.ExecStream{Stdout: &out}); err != nil || strings.Fields(out.String())[1] != want {
+			t.Errorf("a command beside it runs on the cores %q, not %s: %v", out.String(), want, err)
+		}
 	}
 	check("1")
 	for _, x := range []struct {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -66,6 +67,23 @@ func Move(dir string, cores []int) error {
 		}
 	}
 	return nil
+}
+
+// Beside calls a function whose thread, and with it what the function starts, runs on the cores
+// of a process. If these cannot be found out, it runs on all.
+func Beside(pid int, do func() error) error {
+	var before, set unix.CPUSet
+	runtime.LockOSThread()
+	if unix.SchedGetaffinity(pid, &set) != nil || unix.SchedGetaffinity(0, &before) != nil || unix.SchedSetaffinity(0, &set) != nil {
+		runtime.UnlockOSThread()
+		return do()
+	}
+	defer func() {
+		if unix.SchedSetaffinity(0, &before) == nil {
+			runtime.UnlockOSThread() // otherwise the thread keeps its affinity and ends with this goroutine
+		}
+	}()
+	return do()
 }
 
 // threadsIn returns the threads in the group of a directory and in those below it.
