@@ -135,7 +135,7 @@ func (p *process) reconcile() *reconcile.Result {
 		Job: job, Allocs: p.view.AllocsByJob(p.eval.Namespace, p.eval.JobID),
 		Deployment: p.view.LatestDeployment(p.eval.Namespace, p.eval.JobID),
 		Now:        p.now, NewID: p.ids.NewID, Version: p.version, Node: p.view.NodeByID, Feasible: p.feasible, MayStay: p.mayStay,
-		Resize: p.resize, Depend: p.view,
+		Resize: p.resize, RoomInstead: p.roomInstead, Depend: p.view,
 	}
 	if p.system() {
 		return reconcile.System(in, p.cluster.nodes)
@@ -198,6 +198,21 @@ func (p *process) resize(tg *model.TaskGroup, a *model.Allocation) *model.Alloca
 	}
 	p.cluster.cols.Use(row, more)
 	return out
+}
+
+// roomInstead implements reconcile.Input.RoomInstead.
+func (p *process) roomInstead(tg *model.TaskGroup, a *model.Allocation) bool {
+	if p.cluster.gone[a.NodeID][a.ID] {
+		return false
+	}
+	row, ok := p.cluster.release(a)
+	defer p.cluster.restore(a)
+	if !ok {
+		return false
+	}
+	over := p.scheduling(p.job).MemoryOversubscription
+	res, why := p.cluster.assign(row, p.checker(p.job, tg), tg, a.ID, over)
+	return why == "" && p.cluster.cols.Lacking(row, ask(res)) == ""
 }
 
 // apply adds everything that needs no node to the plan.

@@ -47,6 +47,9 @@ type Input struct {
 	// version, and takes them on its node; nil if they do not fit there or a task cannot get
 	// others while it runs.
 	Resize func(tg *model.TaskGroup, a *model.Allocation) *model.AllocatedResources
+	// RoomInstead says whether the node of a running alloc has room for the group's newest
+	// version in its place; nil: each has.
+	RoomInstead func(tg *model.TaskGroup, a *model.Allocation) bool
 	// Depend shows what groups and jobs depend on; nil: nothing is held back.
 	Depend DependView
 }

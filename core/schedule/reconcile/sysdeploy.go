@@ -141,6 +141,7 @@ func (r *run) replaceOutdated(tg *model.TaskGroup, outdated []*model.Allocation,
 	if c.waiting {
 		room = min(room, c.missing)
 	}
+	r.roomyFirst(tg, outdated, room)
 	for i, a := range outdated {
 		switch {
 		case i >= room:
@@ -158,6 +159,28 @@ func (r *run) replaceOutdated(tg *model.TaskGroup, outdated []*model.Allocation,
 			Job: r.Job, Group: tg, Name: a.Name, Previous: a, Node: r.Node(a.NodeID), Update: true, Canary: c.waiting, Deployment: r.join(tg),
 		})
 	}
+}
+
+// roomyFirst moves as many allocs to the front as are due whose nodes have room for what
+// replaces them. The others come last, so that one full node does not hold up the roll-out, and
+// is reported in the end.
+func (r *run) roomyFirst(tg *model.TaskGroup, outdated []*model.Allocation, due int) {
+	if r.RoomInstead == nil || due <= 0 || due >= len(outdated) {
+		return
+	}
+	roomy, rest := make([]*model.Allocation, 0, due), make([]*model.Allocation, 0, len(outdated))
+	for i, a := range outdated {
+		if len(roomy) == due {
+			rest = append(rest, outdated[i:]...)
+			break
+		}
+		if r.RoomInstead(tg, a) {
+			roomy = append(roomy, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	copy(outdated[copy(outdated, roomy):], rest)
 }
 
 // closeSystemDeployment returns a drafted deployment in the result, or ends one that
