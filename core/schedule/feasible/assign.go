@@ -95,13 +95,24 @@ func Assign(c *Checker, u *Usage, tg *model.TaskGroup, n *model.Node, seed strin
 			return nil, why
 		}
 	}
+	together, ok := c.devicesTogether(u, n, tg)
+	if !ok {
+		return nil, lackDevices
+	}
 	for _, t := range tg.Tasks {
 		if t.Resources == nil {
 			continue
 		}
-		r := res.Tasks[t.Name]
-		if why := c.assignExclusive(u, n, t.Resources, r); why != "" {
+		r, asked := res.Tasks[t.Name], t.Resources
+		if together != nil {
+			rest := *asked
+			rest.Devices, asked = nil, &rest
+		}
+		if why := c.assignExclusive(u, n, asked, r); why != "" {
 			return nil, why
+		}
+		if together != nil {
+			r.Devices = together[t.Name]
 		}
 		for _, nw := range t.Resources.Networks {
 			own := copyNetwork(nw)
@@ -199,11 +210,7 @@ func (c *Checker) assignExclusive(u *Usage, n *model.Node, r *model.Resources, g
 	for _, core := range got.Cpu.ReservedCores {
 		u.cores[core] = true
 	}
-	for _, d := range got.Devices {
-		for _, id := range d.DeviceIDs {
-			u.devices[deviceKey(d.Vendor, d.Type, d.Name, id)] = true
-		}
-	}
+	u.take(got.Devices)
 	return ""
 }
 
@@ -216,7 +223,7 @@ func (c *Checker) choose(u *Usage, n *model.Node, r *model.Resources, base model
 	}
 	var ok bool
 	if out.got.Devices, out.score, ok = c.chooseDevices(u, n, r, &p); !ok {
-		return nil, "devices: no devices match request"
+		return nil, lackDevices
 	}
 	return out, ""
 }

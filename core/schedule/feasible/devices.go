@@ -15,10 +15,10 @@ func deviceKey(vendor, typ, name, id string) string {
 	return vendor + "/" + typ + "/" + name + "/" + id
 }
 
-// maxDeviceTries is how many choices for the requests of a task are tried on a node.
+// maxDeviceTries is how many choices for the requests of a task or group are tried on a node.
 const maxDeviceTries = 256
 
-// chooseDevices meets the requests for devices of a task, each from one group of devices, and
+// chooseDevices meets requests for devices, each from one group of devices, and
 // returns what they get, in their order, and how well it matches. It reports false if they
 // cannot be met together.
 func (c *Checker) chooseDevices(u *Usage, n *model.Node, r *model.Resources, p *near) ([]*model.AllocatedDeviceResource, float64, bool) {
@@ -46,7 +46,56 @@ func (c *Checker) chooseDevices(u *Usage, n *model.Node, r *model.Resources, p *
 	return m.got, m.score, ok
 }
 
-// deviceMeeting is the search for devices that meet all requests of a task.
+// lackDevices is what is lacking on a node whose devices cannot meet the requests.
+const lackDevices = "devices: no devices match request"
+
+// devicesTogether chooses the devices of all tasks of a group at once, by task, and marks them as
+// used: one task could take a device that only another one can use. It returns nil if there is
+// nothing to choose together: fewer than two tasks ask for devices, or one of them asks for some
+// that are near its cores, which are chosen with these. It reports false if the requests cannot
+// be met.
+func (c *Checker) devicesTogether(u *Usage, n *model.Node, tg *model.TaskGroup) (map[string][]*model.AllocatedDeviceResource, bool) {
+	asking := 0
+	for _, t := range tg.Tasks {
+		if t.Resources == nil || len(t.Resources.Devices) == 0 {
+			continue
+		}
+		if asking++; numa(t.Resources) != "" {
+			return nil, true
+		}
+	}
+	if asking < 2 {
+		return nil, true
+	}
+	all, tasks := &model.Resources{}, make([]*model.Task, 0, asking)
+	for _, t := range tg.Tasks {
+		if t.Resources != nil && len(t.Resources.Devices) > 0 {
+			all.Devices, tasks = append(all.Devices, t.Resources.Devices...), append(tasks, t)
+		}
+	}
+	got, _, ok := c.chooseDevices(u, n, all, &near{})
+	if !ok {
+		return nil, false
+	}
+	u.take(got)
+	out := make(map[string][]*model.AllocatedDeviceResource, len(tasks))
+	for _, t := range tasks {
+		asked := len(t.Resources.Devices)
+		out[t.Name], got = got[:asked:asked], got[asked:]
+	}
+	return out, true
+}
+
+// take marks devices as used.
+func (u *Usage) take(devices []*model.AllocatedDeviceResource) {
+	for _, d := range devices {
+		for _, id := range d.DeviceIDs {
+			u.devices[deviceKey(d.Vendor, d.Type, d.Name, id)] = true
+		}
+	}
+}
+
+// deviceMeeting is the search for devices that meet all requests of a task or group.
 type deviceMeeting struct {
 	c     *Checker
 	u     *Usage

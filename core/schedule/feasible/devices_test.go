@@ -6,6 +6,7 @@ package feasible_test
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/core/model"
@@ -51,6 +52,44 @@ func TestARequestLeavesALaterOneTheDevicesThatOnlyThatOneCanUse(t *testing.T) {
 }
 
 // The order of a task's requests must not decide whether a node can serve them.
+func TestATaskLeavesAnotherOneTheDevicesThatOnlyThatOneCanUse(t *testing.T) {
+	n := &model.Node{ID: "n", NodeResources: &model.NodeResources{Devices: []*model.NodeDeviceResource{
+		devices("v", "big", "b0"), devices("v", "small", "s0"),
+	}}}
+	group := func(asks ...string) *model.TaskGroup {
+		tg := &model.TaskGroup{Name: "g"}
+		for i, ask := range asks {
+			tg.Tasks = append(tg.Tasks, &model.Task{Name: string(rune('a' + i)), Resources: &model.Resources{Devices: []*model.RequestedDevice{{Name: ask, Count: 1}}}})
+		}
+		return tg
+	}
+	for _, c := range []struct {
+		asks []string
+		want string
+	}{
+		{[]string{"v/gpu", "v/gpu/big"}, "small/s0 big/b0"},
+		{[]string{"v/gpu/big", "v/gpu"}, "big/b0 small/s0"},
+		{[]string{"v/gpu", "v/gpu"}, "big/b0 small/s0"},
+		{[]string{"v/gpu/big", "v/gpu/big"}, "devices: no devices match request"},
+		{[]string{"v/gpu", "v/gpu", "v/gpu"}, "devices: no devices match request"},
+	} {
+		tg := group(c.asks...)
+		res, why := feasible.Assign(feasible.NewChecker(&model.Job{}, tg), feasible.UsageOf(n, nil), tg, n, "", false)
+		got := why
+		if why == "" {
+			var all []string
+			for _, t := range tg.Tasks {
+				d := res.Tasks[t.Name].Devices
+				all = append(all, d[0].Name+"/"+d[0].DeviceIDs[0])
+			}
+			got = strings.Join(all, " ")
+		}
+		if got != c.want {
+			t.Errorf("%q: %s, want %s", c.asks, got, c.want)
+		}
+	}
+}
+
 func TestTheOrderOfRequestsForDevicesDecidesNothing(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	for seed := range uint64(2000) {
