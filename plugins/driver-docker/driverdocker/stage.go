@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -191,6 +192,15 @@ func (s *stage) release() {
 
 // errUnseen is returned if the daemon does not see the driver's mounts.
 var errUnseen = errdefs.FailedPreconditionf("the container got empty folders: the daemon does not see the agent's mounts")
+
+// explain adds to a refusal of the daemon that names one of our mounts what to do if the daemon
+// does not see them.
+func (s *stages) explain(refused error) error {
+	if s.dir == "" || !strings.Contains(refused.Error(), s.dir+string(filepath.Separator)) {
+		return refused
+	}
+	return errdefs.New(errdefs.InvalidArgument, fmt.Errorf("%w; if the daemon does not see that path, %s", refused, s.unseenCure()))
+}
 
 // unseenCure says what to do if the daemon does not see our mounts.
 func (s *stages) unseenCure() string {

@@ -199,8 +199,8 @@ func (s *start) create(ctx context.Context, spec client.ContainerCreateOptions) 
 			return nil
 		}
 		err = s.daemon.failed(ctx, err, "create container %s", spec.Name)
-		if errdefs.IsInvalidArgument(err) && s.mounts.name != "" {
-			return errdefs.New(errdefs.InvalidArgument, fmt.Errorf("%w; if that is a path below %s, %s", err, s.stages.dir, s.stages.unseenCure()))
+		if errdefs.IsInvalidArgument(err) {
+			return s.stages.explain(err)
 		}
 		if !errdefs.IsConflict(err) || try >= attempts {
 			return err
