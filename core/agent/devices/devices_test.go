@@ -224,6 +224,41 @@ func TestAChangeOfHealthIsReportedOnce(t *testing.T) {
 	})
 }
 
+func TestATaskWhoseDeviceDisappearsIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		show := func(ids ...string) {
+			n.set(func() {
+				n.prints = nil // its plugin is away
+				if len(ids) > 0 {
+					g := device.Group{Vendor: "v", Type: "t", Name: "a"}
+					for _, id := range ids {
+						g.Instances = append(g.Instances, device.Instance{ID: id, Healthy: true})
+					}
+					n.prints = []pluginhost.DeviceFingerprint{{Groups: []device.Group{g}}}
+				}
+				close(n.changed)
+				n.changed = make(chan struct{})
+			})
+			synctest.Wait()
+		}
+		k, stop := n.keep(t)
+		defer stop()
+		show("1", "2", "3")
+		n.reserve(t, k, "a1", ask("a", "1"))
+		n.reserve(t, k, "a2", ask("a", "2"))
+		n.end(k, "a2")
+		show("3")
+		show("3")
+		show()
+		show("1", "3")
+		want := "node: Device 1 of v/t/a is not healthy: its plugin does not list it any more; a1: Device 1 of v/t/a is not healthy: its plugin does not list it any more; node: Device 1 of v/t/a is healthy again; a1: Device 1 of v/t/a is healthy again"
+		if got := strings.Join(n.events, "; "); got != want {
+			t.Errorf("events: %s", got)
+		}
+	})
+}
+
 // TestADeviceThatFlapsDoesNotPushOutOtherEventsOfTheNode is about the events that servers keep.
 func TestADeviceThatFlapsDoesNotPushOutOtherEventsOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
