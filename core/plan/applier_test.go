@@ -46,10 +46,26 @@ func (l *log) Propose(_ context.Context, data []byte) (uint64, any, error) {
 	return l.index, l.fsm.ApplyBatch([]fsm.Entry{{Index: l.index, Data: data}})[0], nil
 }
 
+// apply applies a command at once.
+func (l *log) apply(t *testing.T, c fsm.Command) {
+	t.Helper()
+	data, err := fsm.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.index++
+	if err, ok := l.fsm.ApplyBatch([]fsm.Entry{{Index: l.index, Data: data}})[0].(error); ok {
+		t.Fatal(err)
+	}
+}
+
 type fixture struct {
 	log     *log
 	store   *state.Store
 	applier *plan.Applier
+	looks   chan struct{} // a value for each look of the applier at the state
 }
 
 // start returns an applier over a state with one node of 1000 MHz and a job.
@@ -57,7 +73,7 @@ func start(t *testing.T) *fixture { return begin(t, plan.Tracking{}) }
 
 // begin is start with an applier that counts refused plans.
 func begin(t *testing.T, tracking plan.Tracking) *fixture {
-	f := &fixture{store: state.New()}
+	f := &fixture{store: state.New(), looks: make(chan struct{}, 100)}
 	invariants.AtEnd(t, f.store)
 	lifecycles.Check(t, f.store)
 	f.log = &log{index: 1, fsm: fsm.New(f.store, hclog.NewNullLogger()), gate: make(chan struct{})}
@@ -70,16 +86,16 @@ func begin(t *testing.T, tracking plan.Tracking) *fixture {
 		cmds = append(cmds, &fsm.UpsertJob{Job: &model.Job{ID: fmt.Sprint(i), Namespace: "default", Type: "batch", TaskGroups: []*model.TaskGroup{{Name: "g", Tasks: []*model.Task{{Name: "t"}}}}}})
 	}
 	for _, c := range cmds {
-		data, err := fsm.Encode(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.log.index++
-		if err, ok := f.log.fsm.ApplyBatch([]fsm.Entry{{Index: f.log.index, Data: data}})[0].(error); ok {
-			t.Fatal(err)
-		}
+		f.log.apply(t, c)
 	}
-	f.applier = plan.NewApplier(func() plan.View { return f.store.View() }, f.log, time.Now)
+	look := func() plan.View {
+		select {
+		case f.looks <- struct{}{}:
+		default: // the test does not wait for looks
+		}
+		return f.store.View()
+	}
+	f.applier = plan.NewApplier(look, f.log, time.Now)
 	f.applier.Track(tracking)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -122,6 +138,67 @@ func TestPlansInFlightCountBeforeTheyAreApplied(t *testing.T) {
 	}
 	if cpu, _, _ := f.store.View().NodeUsed("n"); accepted != 3 || cpu != 900 {
 		t.Errorf("%d plans accepted, %d MHz used; want 3 and 900", accepted, cpu)
+	}
+}
+
+// answer is what became of a plan.
+type answer struct {
+	*model.PlanResult
+	err error
+}
+
+// submit submits a plan and returns when the applier has looked at it. The answer comes later.
+func (f *fixture) submit(p *model.Plan) <-chan answer {
+	out := make(chan answer, 1)
+	go func() {
+		r, err := f.applier.Submit(context.Background(), p)
+		out <- answer{r, err}
+	}()
+	<-f.looks
+	return out
+}
+
+func TestAPlanThatDoesNotFitBesideOneInFlightCostsNoEntryOfTheLog(t *testing.T) {
+	f := start(t)
+	first, second := f.submit(f.place("0", "n", 1000)), f.submit(f.place("1", "n", 1000))
+	close(f.log.gate)
+	if r := <-first; r.err != nil || len(r.Rejections) != 0 {
+		t.Errorf("the first: %+v", r)
+	}
+	if r := <-second; r.err != nil || len(r.Rejections) != 1 || r.Rejections[0].Reason != "cpu" {
+		t.Errorf("the second: %+v", r)
+	}
+	if f.log.entries != 1 {
+		t.Errorf("%d entries", f.log.entries)
+	}
+}
+
+// The second plan was looked at as if the first one had taken all room.
+func TestAPlanIsLookedAtAgainIfTheOneInFlightIsNotCommittedAsAWhole(t *testing.T) {
+	for name, prevent := range map[string]func(f *fixture){
+		"not committed": func(f *fixture) { f.log.broken = true },
+		"refused by the log": func(f *fixture) {
+			job := f.store.View().JobByID("default", "0").Copy()
+			job.Priority++
+			f.log.apply(t, &fsm.UpsertJob{Job: job})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t)
+			first, second := f.submit(f.place("0", "n", 1000)), f.submit(f.place("1", "n", 1000))
+			prevent(f)
+			f.log.gate <- struct{}{}
+			if r := <-first; r.err == nil && len(r.Rejections) != 1 {
+				t.Errorf("the first: %+v", r)
+			}
+			f.log.mu.Lock()
+			f.log.broken = false
+			f.log.mu.Unlock()
+			close(f.log.gate)
+			if r := <-second; r.err != nil || len(r.Rejections) != 0 || len(r.Place) != 1 {
+				t.Errorf("the second: %+v", r)
+			}
+		})
 	}
 }
 
