@@ -1,0 +1,74 @@
+// Copyright (c) The Drover Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package reconcile_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/schedule/reconcile"
+)
+
+func TestARunningAllocIsReplacedForItsHealthOnlyInARollOutThatIsUnderWay(t *testing.T) {
+	yes, no := true, false
+	for name, c := range map[string]struct {
+		edit     func(b *bench, a *model.Allocation)
+		replaced bool
+	}{
+		"unhealthy":                    {func(*bench, *model.Allocation) {}, true},
+		"healthy":                      {func(_ *bench, a *model.Allocation) { a.DeploymentStatus.Healthy = &yes }, false},
+		"not to be rescheduled":        {func(_ *bench, a *model.Allocation) { a.DesiredTransition.Reschedule = nil }, false},
+		"replaced already":             {func(_ *bench, a *model.Allocation) { a.NextAllocation = "next" }, false},
+		"of another deployment":        {func(_ *bench, a *model.Allocation) { a.DeploymentID = "former" }, false},
+		"in a paused one":              {func(b *bench, _ *model.Allocation) { b.Deployment.Status = model.DeploymentStatusPaused }, false},
+		"in a deployment that is over": {func(b *bench, _ *model.Allocation) { b.Deployment.Status = model.DeploymentStatusFailed }, false},
+		"in one of an older version":   {func(b *bench, _ *model.Allocation) { b.Deployment.JobVersion = 7 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench("service", 1)
+			tg := b.Job.TaskGroups[0]
+			tg.Update = &model.UpdateStrategy{MaxParallel: 1, ProgressDeadline: time.Hour}
+			tg.ReschedulePolicy = &model.ReschedulePolicy{Unlimited: true, DelayFunction: model.DelayFunctionConstant}
+			b.Deployment = &model.Deployment{
+				ID: "d", JobID: "j", Namespace: "default", JobCreateIndex: 1, Status: model.DeploymentStatusRunning,
+				TaskGroups: map[string]*model.DeploymentState{"g": {DesiredTotal: 1, ProgressDeadline: time.Hour}},
+			}
+			a := b.alloc("a", 0, "n1")
+			a.DeploymentID, a.DesiredTransition.Reschedule = "d", &yes
+			a.DeploymentStatus = &model.AllocDeploymentStatus{Healthy: &no, Timestamp: now.Add(-time.Minute)}
+			c.edit(b, a)
+			if c.replaced {
+				expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescUnhealthy, "place j.g[0] v0 after a")
+			} else {
+				expect(t, reconcile.Service(b.Input))
+			}
+		})
+	}
+}
+
+func TestFailuresThatMayBeReplacedSoonAfterOneAnotherShareAnEvaluation(t *testing.T) {
+	b := newBench("service", 3)
+	b.Job.TaskGroups[0].ReschedulePolicy = &model.ReschedulePolicy{Unlimited: true, Delay: time.Minute, DelayFunction: model.DelayFunctionConstant}
+	for i, ago := range []time.Duration{10 * time.Second, 7 * time.Second, time.Second} {
+		a := b.alloc(string(rune('a'+i)), i, "n1")
+		a.ClientStatus, a.ModifyTime = model.AllocClientStatusFailed, now.Add(-ago).UnixNano()
+	}
+	expect(t, reconcile.Service(b.Input), "look at a again", "look at b again", "look at c again", "look again in 53s", "look again in 59s")
+}
+
+func TestWhenScaledDownAFailureGoesBeforeWorkThatIsDone(t *testing.T) {
+	b := newBench("batch", 1)
+	b.alloc("done", 0, "n1").ClientStatus = model.AllocClientStatusComplete
+	b.alloc("bad", 1, "n2").ClientStatus = model.AllocClientStatusFailed
+	expect(t, reconcile.Service(b.Input), "stop bad: "+reconcile.DescNotNeeded)
+}
+
+func TestWhenScaledDownTheSecondAllocOfANameGoesFirst(t *testing.T) {
+	b := newBench("service", 2)
+	b.alloc("a", 0, "n1")
+	b.alloc("twin", 0, "n2")
+	b.alloc("c", 1, "n3")
+	expect(t, reconcile.Service(b.Input), "stop twin: "+reconcile.DescNotNeeded)
+}
