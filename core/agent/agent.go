@@ -197,7 +197,7 @@ type self struct {
 	instance string // identifies this process
 }
 
-// connections are those of the node to its servers, and the listeners for requests of
+// connections are the node's session with its servers, and the listeners for requests of
 // servers and of tasks.
 type connections struct {
 	session *session.Session

@@ -24,9 +24,9 @@ type Advertised struct {
 	Service string   // name of the service
 	Tags    []string // in addition to "http"
 	Check   string   // name of its check
-	Address string   // host:port at which the check asks; "" means that of the API
+	Address string   // host:port at which the check asks; "" means the address of the API
 	TLS     bool     // the API speaks TLS
-	// FailuresBeforeCritical and FailuresBeforeWarning are those of the check.
+	// FailuresBeforeCritical and FailuresBeforeWarning are settings of the check.
 	FailuresBeforeCritical, FailuresBeforeWarning int
 }
 

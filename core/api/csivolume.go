@@ -42,8 +42,7 @@ type CSIVolumesRequest struct{ Volumes []*CSIVolumeSpec }
 type CSIVolumeSpec struct {
 	model.CSIVolume
 	Secrets model.VolumeSecrets
-	// AccessMode and AttachmentMode are those of specifications of old clients: one
-	// capability.
+	// AccessMode and AttachmentMode are how old clients specify the one capability.
 	AccessMode     string
 	AttachmentMode string
 }
@@ -132,7 +131,7 @@ type CSIExternalVolume struct {
 type CSISnapshotsRequest struct{ Snapshots []*CSISnapshot }
 
 // CSISnapshot is a snapshot of a volume. SourceVolumeID, Name, Parameters and Secrets are
-// those of a request.
+// only in requests.
 type CSISnapshot struct {
 	ID                     string
 	ExternalSourceVolumeID string

@@ -58,8 +58,8 @@ func askController[T any](ctx context.Context, e *Endpoint, v *model.CSIVolume, 
 // healthy: a call that has not ended although nobody waits for it any more is in its lane there,
 // so that the next call does not overtake it.
 //
-// If different drivers have the id, only those of the name are asked. Without a name nobody is:
-// a driver must hear nothing of the volumes and secrets of another one.
+// If different drivers have the id, only the driver of the given name is asked. Without a name
+// nobody is asked: a driver must hear nothing of the volumes and secrets of another one.
 func (e *Endpoint) controllers(plugin, driver, volume string, needs func(*model.CSIControllerInfo) bool) (nodes []string, err error) {
 	p := e.Store.View().CSIPluginByID(plugin)
 	if p == nil {
@@ -101,7 +101,7 @@ func weight(node, volume string) []byte {
 // secretsPath is the path to which sealed secrets of a volume are bound.
 func secretsPath(v *model.CSIVolume) string { return "drover/csi-volume/" + v.ID }
 
-// sealSecrets stores the secrets of a volume in it, or those of before if there are none.
+// sealSecrets stores secrets in a volume. Without any, the volume keeps its old ones.
 func (e *Endpoint) sealSecrets(ctx context.Context, v, old *model.CSIVolume, secrets model.VolumeSecrets) error {
 	if len(secrets) == 0 {
 		if old != nil {

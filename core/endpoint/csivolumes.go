@@ -189,8 +189,8 @@ func (e *Endpoint) makeCSIVolume(ctx context.Context, v *model.CSIVolume) (rpc.S
 	return made, nil
 }
 
-// csiOwned returns an error if the volume with which a driver has answered is that of another
-// row: drivers give the same volume for the same name, and two rows for it would have two
+// csiOwned returns an error if another row has the volume with which a driver has answered:
+// drivers give the same volume for the same name, and two rows for it would have two
 // writers.
 func (e *Endpoint) csiOwned(v *model.CSIVolume, externalID string) error {
 	for _, other := range e.Store.View().CSIVolumesByPlugin(v.PluginID) {
@@ -282,8 +282,8 @@ func (e *Endpoint) askStorageNode(ctx context.Context, v *model.CSIVolume, nodeI
 	return err
 }
 
-// DeleteCSIVolume has the driver remove a volume that no alloc uses. Secrets replace those of
-// the volume if there are any.
+// DeleteCSIVolume has the driver remove a volume that no alloc uses. If secrets are
+// given, they replace the stored ones.
 func (e *Endpoint) DeleteCSIVolume(ctx context.Context, namespace, id string, secrets model.VolumeSecrets) (uint64, error) {
 	v := e.Store.View().CSIVolumeByID(namespace, id)
 	if v == nil {

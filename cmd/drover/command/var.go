@@ -242,7 +242,7 @@ func (s *session) readVariable(args []string, form string) (*client.Variable, er
 		}
 	}
 	if path != "" && path != v.Path {
-		v.Path, v.ModifyIndex = path, 0 // the index of a specification is that of its own path
+		v.Path, v.ModifyIndex = path, 0 // the index in a specification belongs to the path in it
 	}
 	if err := s.addItems(v, items); err != nil {
 		return nil, err

@@ -95,8 +95,8 @@ func (r *Runner) offersAny() bool {
 	return false
 }
 
-// tagged returns the tagged addresses of a service. One without a port has that of the
-// service.
+// tagged returns the tagged addresses of a service. An address without a port gets the
+// service's port.
 func tagged(o services.Offer) map[string]registry.Endpoint {
 	if len(o.Tagged) == 0 {
 		return nil

@@ -281,8 +281,8 @@ func (r *Runner) failByHook(name, why string) {
 	}})
 }
 
-// registryOf returns from which part of a registry the templates of a task read: that of its
-// consul block, or else of its group's.
+// registryOf returns from which part of a registry the templates of a task read: what its
+// consul block names, or else what its group's consul block names.
 func registryOf(a *model.Allocation, t *model.Task) template.Registry {
 	own := t.Consul
 	if tg := a.Job.LookupTaskGroup(a.TaskGroup); own == nil && tg != nil {

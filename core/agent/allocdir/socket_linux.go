@@ -17,9 +17,9 @@ import (
 const backlog = 64
 
 // ListenSecrets makes a socket in a task's secrets folder, replacing an existing one, and
-// listens on it without blocking. Whoever may enter the folder may connect. The path of a
-// folder may be longer than that of a socket can be, and a task may put links into its
-// folder, so the socket is made through the open folder.
+// listens on it without blocking. Whoever may enter the folder may connect. The socket is
+// made through the open folder, because a path may be too long for a socket, and because a
+// task may put links into its folder.
 func (d Dir) ListenSecrets(task, name string) (*os.File, error) {
 	if err := checkTaskName(task); err != nil {
 		return nil, err

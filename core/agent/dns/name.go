@@ -21,7 +21,7 @@ const (
 type wanted struct {
 	service   string
 	tag       string
-	namespace string // "" is that of who asks
+	namespace string // "" is the namespace of the client
 	// address is set if the name stands for an address; the others are empty then.
 	address netip.Addr
 }
@@ -33,7 +33,7 @@ type wanted struct {
 //	_NAME._tcp, _NAME._TAG   the same, as RFC 2782 writes it
 //	*.NAMESPACE.ns           any of these, of another namespace
 //
-// ok is false if it is not such a name. Names keep their case: those of services differ by it.
+// ok is false if it is not such a name. Names keep their case, because services may differ by it.
 func parse(labels []string) (w wanted, ok bool) {
 	n := len(labels)
 	if n == 2 && strings.EqualFold(labels[1], addressLabel) {

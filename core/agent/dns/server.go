@@ -292,7 +292,7 @@ func (s *Server) write(w dns.ResponseWriter, r, m *dns.Msg, udp bool) {
 	}
 }
 
-// namespaceOf returns the namespace in which a client asks: that of its alloc, or the default.
+// namespaceOf returns the namespace in which a client asks: the namespace of its alloc, or the default.
 func (s *Server) namespaceOf(client netip.Addr) string {
 	if ns := s.cfg.NamespaceOf(client); ns != "" {
 		return ns

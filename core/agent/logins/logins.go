@@ -53,7 +53,7 @@ type Place struct{ Registry, Cluster string }
 // Login says who logs in where.
 type Login struct {
 	Place
-	// ID is that of the service, or TaskID.
+	// ID is the id of the service, or TaskID.
 	ID  string
 	For registry.LoginFor
 	// Identity is the name of an identity of the task, or of one of its services.

@@ -51,8 +51,8 @@ type account struct {
 	_                              uint32
 }
 
-// Ids that this package gives are between firstID and lastID, so that those of others, which
-// are small by custom, stay theirs.
+// This package gives ids between firstID and lastID, because other programs use small ones by
+// custom.
 const (
 	firstID = 1 << 24
 	lastID  = 1<<31 - 1

@@ -264,8 +264,9 @@ type offered struct {
 	refused  map[string]string       // reasons by the ids of services
 }
 
-// logIn gets the credentials of services, and leaves out those that have none. It replaces
-// those of tasks that are due. The error is that of services for which it is to be tried again.
+// logIn gets the credentials of services, and leaves out the services that get none. It also
+// replaces the credentials of tasks that are due. An error means that some services must be
+// tried again.
 func (k *Keeper) logIn(ctx context.Context, c *cluster, o *offered) (lacking error) {
 	o.services = slices.DeleteFunc(o.services, func(s registry.Registration) bool {
 		l, ok := o.wants[s.ID]

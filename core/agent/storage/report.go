@@ -50,8 +50,8 @@ func (k *Keeper) ownPlugin(p *pluginhost.VolumeFingerprint) *model.CSIInfo {
 	return r
 }
 
-// add adds a report to those of controllers, of nodes, or both: where it has a part of that
-// kind, and no earlier report has taken the place.
+// add adds a report to the controllers, to the nodes, or to both, depending on the parts that it
+// has. An earlier report of the same plugin keeps its place.
 func add(r *model.CSIInfo, controllers, nodes map[string]*model.CSIInfo) {
 	if r.ControllerInfo != nil && controllers[r.PluginID] == nil {
 		one := *r
@@ -65,7 +65,7 @@ func add(r *model.CSIInfo, controllers, nodes map[string]*model.CSIInfo) {
 	}
 }
 
-// isInstance reports whether a fingerprint is that of an instance of the adapter.
+// isInstance reports whether a fingerprint is from an instance of the adapter.
 func isInstance(p *pluginhost.VolumeFingerprint) bool {
 	return strings.HasPrefix(p.Plugin, Adapter+"@")
 }

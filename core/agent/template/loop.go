@@ -129,8 +129,8 @@ func (r *Runner) present(t *rendered) (map[Query]uint64, map[string]stamp) {
 	return t.seen, t.read
 }
 
-// promptWait is how long a prompt change waits for others of the same moment, such as those of
-// several allocs that start at once.
+// promptWait is how long a prompt change waits for others of the same moment: several allocs
+// may start at once.
 const promptWait = 50 * time.Millisecond
 
 // prompt reports whether the first change after a quiet time is rendered at once instead of

@@ -32,7 +32,7 @@ type Query struct {
 	// sdk/registry/v1.
 	Cluster, Partition, Datacenter, Tag string
 	Unhealthy                           bool
-	// As is the login with whose rights a registry is asked; "" means those of the node.
+	// As is the login with whose rights a registry is asked; "" means with the node's rights.
 	As string
 
 	// Scope identifies the workload on whose behalf the data is read, as set in Task.

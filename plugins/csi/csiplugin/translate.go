@@ -17,8 +17,8 @@ import (
 
 type callOption = grpc.CallOption
 
-// Limits of what a driver says. CSI sets those of ids (128 bytes) and contexts (4 KiB);
-// drivers exceed them, so that these are wider.
+// Limits of what a driver says. CSI limits ids to 128 bytes and contexts to 4 KiB, but
+// drivers exceed that, so these limits are wider.
 const (
 	maxID         = 1024
 	maxContext    = 64 << 10
@@ -141,8 +141,8 @@ func checkContext(what string, m map[string]string) error {
 }
 
 // withoutSecrets refuses a context in which the driver repeats a secret, since contexts are
-// stored and shown. What the request says in clear as well is none: the name of a user among
-// the secrets is often that of a pool too, and drivers repeat parameters.
+// stored and shown. A value that the request also has in clear is no secret: a user among the
+// secrets often has the name of a pool, and drivers repeat parameters.
 func withoutSecrets(m map[string]string, secrets volume.Secrets, clear map[string]string) error {
 	said := slices.Collect(maps.Values(clear))
 	for _, secret := range secrets {

@@ -56,8 +56,8 @@ type execution struct {
 	stream driver.ExecStream
 	id     string
 	head   head
-	// mark is a variable by which the processes of the command are known among those of the
-	// container, whatever session they move to.
+	// mark is a variable in the environment of the command's processes. It tells them from other
+	// processes of the container, whatever session they move to.
 	mark string
 }
 

@@ -29,8 +29,8 @@ type ownGroup struct {
 
 const (
 	ownGroupPrefix = "command."
-	// ownGroupAge is the age at which a group without processes is certainly not that of a
-	// command which is only about to start.
+	// ownGroupAge is the age from which a group without processes is certainly not waiting for
+	// its command to start.
 	ownGroupAge = time.Minute
 )
 

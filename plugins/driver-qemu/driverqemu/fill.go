@@ -144,8 +144,8 @@ func readFile(file *os.File) (header, error) {
 const openFiles = "/proc/self/fd/"
 
 // openFile is a name of an inherited file. QEMU opens the same file by it again, for reading
-// or for writing, with locks that end when it closes it; those of a descriptor of -add-fd
-// never do, so that a machine could not go on after a checkpoint.
+// or for writing, with locks that end when it closes the file. The locks of a descriptor of
+// -add-fd never end, so a machine could not go on after a checkpoint.
 func openFile(file *os.File) string { return openFiles + strconv.Itoa(int(file.Fd())) }
 
 // open opens a regular file in an allowed directory and returns its resolved path.

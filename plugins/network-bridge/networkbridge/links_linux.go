@@ -331,8 +331,8 @@ func remove(rec *record) error {
 	return netspace.Remove(rec.namespace)
 }
 
-// cutOff takes the machine's end of a link off the bridge, and reports whether the end of the
-// plugin's namespace is also that of the link.
+// cutOff takes the machine's end of a link off the bridge, and reports whether the link ends
+// with the plugin's namespace.
 func cutOff(rec *record) bool {
 	outside, err := netlink.LinkByName(outsideName(rec.AllocID))
 	if err != nil {

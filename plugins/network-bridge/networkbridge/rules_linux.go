@@ -90,7 +90,7 @@ const (
 // and is written anew.
 const layout = "drover-2"
 
-// families returns those of the subnets.
+// families returns the address families of the subnets.
 func (s settings) families() (out []family) {
 	for _, subnet := range s.subnets {
 		f := four
@@ -226,7 +226,7 @@ func newestFirst(all map[string]*record) (out []*record) {
 }
 
 // writeRules replaces the tables of this bridge by what the records need, in one
-// transaction: packets meet the rules of before or those of after. Without records it
+// transaction: packets meet either the old rules or the new ones. Without records it
 // leaves none.
 func (s settings) writeRules(all map[string]*record) error {
 	c, err := openRules()

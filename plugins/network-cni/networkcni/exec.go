@@ -116,7 +116,7 @@ const full = "no IP addresses available"
 // learns which program does not end. A killed program needs endsWithin.
 const answerBefore = 5 * time.Second
 
-// inTime returns a context that ends before that of the caller.
+// inTime returns a context that ends before ctx.
 func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -125,7 +125,7 @@ func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, end.Add(-min(answerBefore, time.Until(end)/4)))
 }
 
-// classified gives an error of the programs its class. Codes are those of the specification.
+// classified gives an error of the programs its class, by the codes of the CNI specification.
 func classified(ctx context.Context, doing string, rec *record, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded): // the plugin answers, so it is not DeadlineExceeded

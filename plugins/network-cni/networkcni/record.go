@@ -198,8 +198,8 @@ func (r *record) claims() bool {
 	return len(result.IPs) > 0 || slices.ContainsFunc(result.Interfaces, func(i *types100.Interface) bool { return i.Sandbox != "" })
 }
 
-// ofSandbox reports whether an address is that of an interface in the namespace. Programs of
-// old versions do not say so.
+// ofSandbox reports whether an address belongs to an interface in the namespace. Old programs
+// do not name the interface; then it does.
 func ofSandbox(result *types100.Result, ip *types100.IPConfig) bool {
 	if ip.Interface == nil || *ip.Interface < 0 || *ip.Interface >= len(result.Interfaces) {
 		return true

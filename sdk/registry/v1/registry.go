@@ -48,8 +48,8 @@ type Querier interface {
 	Query(ctx context.Context, q Query) (*Answer, error)
 }
 
-// Authenticator is a Registry in which workloads act with rights of their own and not with
-// those of the node. The host keeps the credentials, and ends each with Logout.
+// Authenticator is a Registry in which workloads act with rights of their own instead of the
+// node's. The host keeps the credentials, and ends each with Logout.
 type Authenticator interface {
 	Registry
 	// Login returns a credential for a workload, which the token proves to be what it is.
@@ -258,7 +258,7 @@ type Query struct {
 	Wait  time.Duration
 	// MaxStale is how old the answer may be; 0 asks for the newest.
 	MaxStale time.Duration
-	// Credential is that of the task that asks; nil means the registry's own.
+	// Credential is the credential of the task that asks; nil means the registry's own.
 	Credential *Credential
 }
 

@@ -78,7 +78,7 @@ var abilities = []feature.Row[Volume, Feature]{
 	{Feature: Feature(CanStats), Has: feature.Implements[Meter, Volume]},
 }
 
-// Features returns the optional abilities of a plugin: those of its Go type, or those that
+// Features returns the optional abilities of a plugin: what its Go type implements, or what
 // it announced if it runs in another process.
 func Features(v Volume) []Feature { return feature.Of(abilities, v) }
 

@@ -34,7 +34,7 @@ type server struct {
 }
 
 // with calls the named plugin, which must have the ability A, unless the request has a
-// problem. Its results are those of gRPC.
+// problem. Its error is a gRPC error.
 func with[A, R any](s *server, name string, problem error, do func(A) (R, error)) (R, error) {
 	var none R
 	v, err := s.volumes.Get(name)

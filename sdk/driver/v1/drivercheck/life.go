@@ -15,7 +15,7 @@ import (
 // a fixed one, by its processes.
 type life struct {
 	script string
-	// alive returns those of the tasks of which something runs.
+	// alive returns the tasks of which a process still runs.
 	alive func([]*driver.TaskConfig) []*driver.TaskConfig
 	// runs waits until a task runs that was started after mark, and returns how many times it
 	// runs.

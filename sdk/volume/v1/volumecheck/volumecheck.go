@@ -27,7 +27,7 @@ type Subject struct {
 	// Dir is a directory, as an absolute path, below which volumes are staged and
 	// published.
 	Dir string
-	// Parameters, Secrets, Access and Size are those of the volumes that are made. An
+	// The checks make volumes with these Parameters, Secrets, Access and Size. An
 	// empty Access means a file system with one writer, and 0 a size of 16 MiB.
 	Parameters map[string]string
 	Secrets    volume.Secrets
