@@ -38,7 +38,7 @@ func (s *sparse) Write(b []byte) (done int, err error) {
 	return done, nil
 }
 
-// run returns how much of the beginning of b is a hole, or is none.
+// run returns the length of the hole, or of the data, with which b begins.
 func (s *sparse) run(b []byte) (n int, empty bool) {
 	for n < len(b) {
 		next := min(len(b)-n, page-int((s.at+int64(n))%page))

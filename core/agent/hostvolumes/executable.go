@@ -133,8 +133,8 @@ func (p *executable) call(ctx context.Context, operation string, env []string, a
 	return nil
 }
 
-// unusable is the error of a plugin that has made something which cannot be used: at path, if
-// that is known. Programs say that they have succeeded, and answer what is none.
+// unusable is the error of a plugin that says that it has succeeded, but whose answer names no
+// usable volume. What it may have made is at path, if that is known.
 type unusable struct {
 	error
 	path string
