@@ -43,6 +43,7 @@ type Writer struct {
 	size    int64
 	file    *os.File
 	dropped uint64
+	failure error // why output was dropped last
 }
 
 // OpenDir opens the log directory dir below root. root is trusted; a link in dir
@@ -108,10 +109,12 @@ func (w *Writer) open() {
 	}
 	f, err := w.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND|openFlags, 0o644)
 	if err != nil {
+		w.failure = err
 		return
 	}
 	st, err := f.Stat()
 	if err != nil || !own(st) {
+		w.failure = errors.Join(fmt.Errorf("%s cannot be used: it is no file with one name", name), err)
 		_ = f.Close() // nothing was written
 		return
 	}
@@ -149,6 +152,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 		p = p[n:]
 		if err != nil {
 			w.dropped += uint64(len(p))
+			w.failure = err
 			break
 		}
 	}
@@ -195,6 +199,14 @@ func (w *Writer) Written() time.Time {
 
 // Dropped returns how many bytes could not be written.
 func (w *Writer) Dropped() uint64 { return w.dropped }
+
+// Failure returns why output was dropped last; it is nil if none was.
+func (w *Writer) Failure() error {
+	if w.dropped == 0 {
+		return nil
+	}
+	return w.failure
+}
 
 // Close closes the current file. A later Write opens it again.
 func (w *Writer) Close() {

@@ -5,6 +5,7 @@ package driverdocker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,6 +103,8 @@ type copier struct {
 	cursor  *os.File
 	copied  uint64
 	pending int
+	told    uint64    // dropped bytes when the user was last told of some
+	toldAt  time.Time // zero if the user was not told yet
 }
 
 // output is stdout or stderr.
@@ -340,6 +343,7 @@ func (c *copier) flush() {
 	}
 	c.pending = 0
 	var dropped uint64
+	var why error
 	for _, o := range c.out {
 		if len(o.buf) > 0 {
 			_, _ = o.w.Write(o.buf) // Write never fails: it counts what it drops
@@ -351,11 +355,26 @@ func (c *copier) flush() {
 			o.mark.at = o.w.Position()
 		}
 		dropped += o.w.Dropped()
+		why = cmp.Or(o.w.Failure(), why)
 	}
 	c.save()
+	c.tellDropped(dropped, why)
 	c.t.mu.Lock()
 	c.t.dropped = dropped
 	c.t.mu.Unlock()
+}
+
+// tellEvery is the least time between two events about dropped output of a task.
+const tellEvery = time.Minute
+
+// tellDropped tells the user that output is dropped, and again while that goes on.
+func (c *copier) tellDropped(dropped uint64, why error) {
+	if dropped <= c.told || !c.toldAt.IsZero() && time.Since(c.toldAt) < tellEvery {
+		return
+	}
+	c.told, c.toldAt = dropped, time.Now()
+	c.t.d.events.tell(c.t.id, fmt.Sprintf("output is dropped, since its log file cannot be written: %v; make room for the alloc's log files", why),
+		map[string]string{"dropped_log_bytes": fmt.Sprint(dropped)})
 }
 
 func (c *copier) save() {
