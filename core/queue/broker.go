@@ -48,6 +48,7 @@ type Broker struct {
 	waiting map[model.JobKey][]*entry // evals behind a busy job, oldest first
 	delayed delayHeap                 // until a time: WaitUntil, retries and nack timeouts
 	stale   []*model.Evaluation       // superseded ones
+	ripe    chan struct{}             // has a value when stale has grown
 	wake    chan struct{}             // closed when something becomes ready
 	timer   chan struct{}             // wakes the timer loop
 	seq     uint64
@@ -87,7 +88,7 @@ func NewBroker(cfg Config) *Broker {
 	if cfg.Lanes == nil {
 		cfg.Lanes = oneLane{}
 	}
-	b := &Broker{cfg: cfg, timer: make(chan struct{}, 1)}
+	b := &Broker{cfg: cfg, timer: make(chan struct{}, 1), ripe: make(chan struct{}, 1)}
 	b.reset()
 	return b
 }
@@ -286,11 +287,21 @@ func (b *Broker) release(en *entry) {
 		b.unknow(old)
 		b.stale = append(b.stale, old.eval)
 	}
+	if len(w) > 1 {
+		select {
+		case b.ripe <- struct{}{}:
+		default:
+		}
+	}
 	b.makeReady(last)
 }
 
-// Cancelled returns and clears the list of superseded evaluations, which the worker
-// marks as canceled.
+// Superseded has a value when there are superseded evaluations that Cancelled has not returned
+// yet.
+func (b *Broker) Superseded() <-chan struct{} { return b.ripe }
+
+// Cancelled returns and clears the list of superseded evaluations, which the caller
+// must mark as canceled.
 func (b *Broker) Cancelled() []*model.Evaluation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -299,7 +310,8 @@ func (b *Broker) Cancelled() []*model.Evaluation {
 	return out
 }
 
-// CancelLater returns evaluations that could not be marked to the list.
+// CancelLater returns evaluations that could not be marked to the list. Superseded does not
+// say so: the caller tries again after a while.
 func (b *Broker) CancelLater(evals []*model.Evaluation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -103,19 +103,27 @@ func (w *Worker) Run(ctx, taking context.Context) {
 			defer func() { <-slots }()
 			w.release(ctx, eval, token, w.survive(eval, func() error { return w.finish(ctx, out) }))
 		})
-		w.cancelSuperseded(ctx)
 	}
 }
 
-// RunSuperseded marks blocked evaluations canceled once newer ones replace them, until ctx ends: in a quiet
-// cluster no worker comes by for long. One runs per server.
+// cancelPause is the pause before evaluations that could not be marked canceled are tried again.
+const cancelPause = time.Second
+
+// RunSuperseded marks evaluations canceled that newer ones replace, until ctx ends. All that
+// are superseded during a commit share the next one. One runs per server.
 func (w *Worker) RunSuperseded(ctx context.Context) {
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-w.Broker.Superseded():
 		case <-w.Blocked.Superseded():
-			w.cancelSuperseded(ctx)
+		case <-again:
+		}
+		again = nil
+		if !w.cancelSuperseded(ctx) {
+			again = time.After(cancelPause)
 		}
 	}
 }
@@ -319,10 +327,12 @@ func (w *Worker) fail(ctx context.Context, eval *model.Evaluation) error {
 	return w.store(ctx, e, next)
 }
 
-// cancelSuperseded marks the evaluations canceled that newer ones replace.
-func (w *Worker) cancelSuperseded(ctx context.Context) {
+// cancelSuperseded marks the evaluations canceled that newer ones replace. It reports whether
+// none is left.
+func (w *Worker) cancelSuperseded(ctx context.Context) (done bool) {
 	defer panics.Handle(func(p *panics.Panic) {
 		w.Logger.Error("superseded evaluations could not be marked canceled; this is a defect of drover", p.Fields()...)
+		done = true // it would happen again
 	})
 	stale := append(w.Broker.Cancelled(), w.Blocked.Cancelled()...)
 	var cancelled []*model.Evaluation
@@ -335,12 +345,14 @@ func (w *Worker) cancelSuperseded(ctx context.Context) {
 		cancelled = append(cancelled, c)
 	}
 	if len(cancelled) == 0 {
-		return
+		return true
 	}
-	if err := w.store(ctx, cancelled...); err != nil && ctx.Err() == nil {
+	err := w.store(ctx, cancelled...)
+	if err != nil && ctx.Err() == nil {
 		w.Broker.CancelLater(stale)
-		w.Logger.Warn("superseded evaluations could not be marked canceled; it is tried again with the next evaluation", "error", err)
+		w.Logger.Warn("superseded evaluations could not be marked canceled; it is tried again", "error", err)
 	}
+	return err == nil
 }
 
 func (w *Worker) store(ctx context.Context, evals ...*model.Evaluation) error {

@@ -4,8 +4,10 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,9 +34,14 @@ type log struct {
 	mu    sync.Mutex
 	index uint64
 	fsm   *fsm.FSM
+	// marks are committed when it is closed: that evaluations are superseded.
+	marks chan struct{}
 }
 
 func (l *log) Propose(_ context.Context, data []byte) (uint64, any, error) {
+	if l.marks != nil && bytes.Contains(data, []byte(worker.DescSuperseded)) {
+		<-l.marks
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index++
@@ -203,6 +210,32 @@ func TestABlockedEvaluationIsCanceledAsSoonAsANewerOneOfItsJobReplacesIt(t *test
 			}
 		}
 		return v.EvalByID(again.ID).TerminalStatus() && blocked(v) == 1 && canceled == 1
+	})
+}
+
+func TestAWorkerGoesOnWhileSupersededEvaluationsAreMarked(t *testing.T) {
+	l := newLeader(t, 0)
+	l.log.marks = make(chan struct{})
+	mark := sync.OnceFunc(func() { close(l.log.marks) })
+	defer mark()
+	l.node("n1", 1000)
+	l.register("j", 1)
+	var evals []*model.Evaluation
+	for range 2 {
+		e := model.NewEvaluation(l.ids.NewID(), model.EvalTriggerJobRegister, l.store.View().JobByID("default", "j"), time.Now())
+		l.propose(&fsm.UpsertEvals{Evals: []*model.Evaluation{e}})
+		evals = append(evals, e)
+	}
+	for len(l.broker.Known()) < 3 { // the feeder follows
+		runtime.Gosched()
+	}
+	l.work(1, l.applier)
+	l.eventually("the newest is done", func(v *state.View) bool { return v.EvalByID(evals[1].ID).TerminalStatus() })
+	other := l.register("k", 1)
+	l.eventually("one of another job is done", func(v *state.View) bool { return v.EvalByID(other.ID).TerminalStatus() })
+	mark()
+	l.eventually("the one between is canceled", func(v *state.View) bool {
+		return v.EvalByID(evals[0].ID).Status == model.EvalStatusCancelled
 	})
 }
 
