@@ -7,6 +7,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/reconcile"
 	"github.com/drover-project/drover/core/state"
+	"slices"
 )
 
 // deployments judges what an entry changed of deployments. That they end by their
@@ -96,8 +97,9 @@ func (r *rules) surplus(before, after *state.View) {
 }
 
 // updated: nothing that runs is stopped for a new version of which the scheduler knew that an
-// alloc had failed or was unhealthy.
-func (r *rules) updated(before *state.View, a *model.Allocation) {
+// alloc had failed or was unhealthy. One whose place a canary has taken with its promotion does
+// not count once it is stopped.
+func (r *rules) updated(before, after *state.View, a *model.Allocation) {
 	if a.DesiredDescription != reconcile.DescUpdating {
 		return
 	}
@@ -107,9 +109,20 @@ func (r *rules) updated(before *state.View, a *model.Allocation) {
 		return
 	}
 	for _, b := range before.AllocsByDeployment(d.ID) {
-		bad := b.DeploymentStatus.IsUnhealthy() || b.ClientStatus == model.AllocClientStatusFailed
-		if bad && b.JobVersion == d.JobVersion && !b.ServerTerminalStatus() && b.NextAllocation == "" && b.ModifyIndex <= r.w.planned() && a.JobVersion != d.JobVersion {
+		known := b.JobVersion == d.JobVersion && !b.ServerTerminalStatus() && b.NextAllocation == "" && b.ModifyIndex <= r.w.planned()
+		if bad(b) && known && a.JobVersion != d.JobVersion && !succeeded(after, b) {
 			r.w.brokenf("%s was stopped for version %d, of which %s is unhealthy", short(a.ID), d.JobVersion, short(b.ID))
 		}
 	}
+}
+
+func bad(a *model.Allocation) bool {
+	return a.DeploymentStatus.IsUnhealthy() || a.ClientStatus == model.AllocClientStatusFailed
+}
+
+// succeeded reports whether an alloc should end and a good one of its deployment has its place.
+func succeeded(v *state.View, a *model.Allocation) bool {
+	return v.AllocByID(a.ID).ServerTerminalStatus() && slices.ContainsFunc(v.AllocsByDeployment(a.DeploymentID), func(c *model.Allocation) bool {
+		return c.ID != a.ID && c.Name == a.Name && c.JobVersion == a.JobVersion && !c.TerminalStatus() && !bad(c)
+	})
 }

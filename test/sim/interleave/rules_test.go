@@ -53,7 +53,7 @@ func (r *rules) check(before, after *state.View, c fsm.Command) {
 			r.placed(before, a, job)
 		case !old.ServerTerminalStatus() && a.ServerTerminalStatus():
 			r.stopped(before, old, a)
-			r.updated(before, a)
+			r.updated(before, after, a)
 		}
 	}
 	r.deployments(before, after)
