@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
@@ -70,7 +71,8 @@ func addBind(host *container.HostConfig, from, target string, options []string) 
 
 // stages manages the directories below which the sources of a container's mounts are mounted.
 type stages struct {
-	dir string
+	dir  string
+	seen atomic.Bool // the daemon has accepted a container with our mounts
 
 	mu   sync.Mutex
 	mine map[string]bool // names of starts in progress in this process
@@ -193,13 +195,13 @@ func (s *stage) release() {
 // errUnseen is returned if the daemon does not see the driver's mounts.
 var errUnseen = errdefs.FailedPreconditionf("the container got empty folders: the daemon does not see the agent's mounts")
 
-// explain adds to a refusal of the daemon that names one of our mounts what to do if the daemon
-// does not see them.
+// explain adds to the daemon's refusal of a container with our mounts what to do if the daemon
+// does not see them, unless it has accepted others with such mounts.
 func (s *stages) explain(refused error) error {
-	if s.dir == "" || !strings.Contains(refused.Error(), s.dir+string(filepath.Separator)) {
+	if s.seen.Load() {
 		return refused
 	}
-	return errdefs.New(errdefs.InvalidArgument, fmt.Errorf("%w; if the daemon does not see that path, %s", refused, s.unseenCure()))
+	return errdefs.New(errdefs.InvalidArgument, fmt.Errorf("%w; if that is a path below %s, %s", refused, s.dir, s.unseenCure()))
 }
 
 // unseenCure says what to do if the daemon does not see our mounts.

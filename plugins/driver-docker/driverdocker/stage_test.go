@@ -4,28 +4,23 @@
 package driverdocker
 
 import (
-	"path/filepath"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// TestOnlyARefusalThatNamesAMountOfOursSpeaksOfMounts: users would look for a problem of mounts
+// TestARefusalSpeaksOfMountsUntilTheDaemonHasSeenOne: users would look for a problem of mounts
 // where a limit or an option was refused.
-func TestOnlyARefusalThatNamesAMountOfOursSpeaksOfMounts(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "mounts")
-	for said, want := range map[string]bool{
-		"bind source path does not exist: " + filepath.Join(dir, "start-1", "0"): true,
-		"Requested CPUs are not available - requested 77, available: 0-1":        false,
-		"invalid mount config for type \"bind\": /srv/mounts does not exist":     false,
-	} {
-		err := (&stages{dir: dir}).explain(errdefs.InvalidArgumentf("create container t: %s", said))
-		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), said) || strings.Contains(err.Error(), "--make-rshared") != want {
-			t.Errorf("%v", err)
+func TestARefusalSpeaksOfMountsUntilTheDaemonHasSeenOne(t *testing.T) {
+	s := newStages(t.TempDir())
+	refused := errdefs.InvalidArgumentf("create container t: Requested CPUs are not available")
+	for _, seen := range []bool{false, true} {
+		s.seen.Store(seen)
+		err := s.explain(refused)
+		if !errdefs.IsInvalidArgument(err) || !errors.Is(err, refused) || strings.Contains(err.Error(), "--make-rshared") == seen {
+			t.Errorf("seen %v: %v", seen, err)
 		}
-	}
-	if err := (&stages{}).explain(errdefs.InvalidArgumentf("/x")); strings.Contains(err.Error(), "rshared") {
-		t.Errorf("without mounts: %v", err)
 	}
 }

@@ -193,13 +193,16 @@ func (s *start) create(ctx context.Context, spec client.ContainerCreateOptions) 
 		cancel()
 		if err == nil {
 			s.container = r.ID
+			if s.mounts.name != "" {
+				s.stages.seen.Store(true)
+			}
 			for _, w := range r.Warnings {
 				s.log.Warn("the Docker daemon has warnings for a container", "task_id", s.task.ID, "warning", w)
 			}
 			return nil
 		}
 		err = s.daemon.failed(ctx, err, "create container %s", spec.Name)
-		if errdefs.IsInvalidArgument(err) {
+		if errdefs.IsInvalidArgument(err) && s.mounts.name != "" {
 			return s.stages.explain(err)
 		}
 		if !errdefs.IsConflict(err) || try >= attempts {
