@@ -58,6 +58,7 @@ func newBed(t *testing.T) *bed {
 func (b *bed) fresh() *networkbridge.Network {
 	b.t.Helper()
 	n := networkbridge.New(b.dir)
+	b.t.Cleanup(func() { n.Settle(context.Background()) })
 	if err := n.SetConfig(b.t.Context(), b.body()); err != nil {
 		b.t.Fatal(err)
 	}
