@@ -19,6 +19,10 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
+// The first thread of a process does not end with its goroutine. If it were in a namespace when
+// that ends, it would keep the namespace as long as the process runs, so nothing but main has it.
+func init() { runtime.LockOSThread() }
+
 // Probe says why this process cannot make namespaces; nil if it can.
 func Probe() error {
 	if os.Geteuid() != 0 {
