@@ -21,7 +21,12 @@ import (
 
 // The first thread of a process does not end with its goroutine. If it were in a namespace when
 // that ends, it would keep the namespace as long as the process runs, so nothing but main has it.
-func init() { runtime.LockOSThread() }
+var _ = mainOnly()
+
+func mainOnly() bool {
+	runtime.LockOSThread()
+	return true
+}
 
 // Probe says why this process cannot make namespaces; nil if it can.
 func Probe() error {
