@@ -12,6 +12,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/osthread"
 )
 
 // Joined is a process that Enter has started. It is a child of the caller.
@@ -68,7 +70,7 @@ func (t *Target) Close() {
 // gets a terminal of that size instead of p.Files.
 func Enter(t *Target, cfg *Config, cgroups []string, p Process, terminal *Size) (*Joined, error) {
 	j := &Joined{}
-	if err := onThread(func() error { return enter(t, cfg, cgroups, p, terminal, j) }); err != nil {
+	if err := osthread.Do(func() error { return enter(t, cfg, cgroups, p, terminal, j) }); err != nil {
 		if j.Terminal != nil {
 			err = errors.Join(err, j.Terminal.Close())
 		}

@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/osthread"
 )
 
 // Process is a process that runs in a sandbox.
@@ -39,25 +40,6 @@ type Started struct {
 // stepTimeout limits each step that a new process reports.
 const stepTimeout = 10_000 // milliseconds
 
-// onThread calls f on a new operating system thread, which then ends. So f may
-// change per-thread state (namespaces, root directory, capabilities).
-func onThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// The main thread of the process cannot end, and /proc/self refers to it. So if this
-			// goroutine runs on the main thread, it stays locked to it while f runs on another
-			// one.
-			defer runtime.UnlockOSThread()
-			done <- onThread(f)
-			return
-		}
-		done <- f() // never unlocked, so the thread ends with the goroutine
-	}()
-	return <-done
-}
-
 // Start starts an isolated process, which is held until hold.Write has returned. From its
 // first instruction on it is in the given cgroups, and it sees no others. cgroups are
 // directories of existing cgroups, at most one of them of version 2. A failed start leaves
@@ -71,7 +53,7 @@ func Start(cfg *Config, cgroups []string, p Process, hold Hold) (Started, error)
 		return <-written
 	})
 	if err == nil {
-		err = onThread(func() error { return start(cfg, cgroups, p, g, &s) })
+		err = osthread.Do(func() error { return start(cfg, cgroups, p, g, &s) })
 		g.close()
 	}
 	return s.unless(err)

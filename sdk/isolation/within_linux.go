@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/sdk/osthread"
 )
 
 // Within calls f on a thread that is in the given cgroups and, if network is not
@@ -37,13 +39,13 @@ func Within(dirs []string, network string, f func(unified int) error) error {
 	if len(groups.legacy) == 0 && network == "" {
 		return enter()
 	}
-	return onThread(enter)
+	return osthread.Do(enter)
 }
 
 // WithinMounts calls f on a thread in a mount namespace, which is open as mounts, and, if
 // network is not empty, in that network namespace.
 func WithinMounts(mounts int, network string, f func() error) error {
-	return onThread(func() error {
+	return osthread.Do(func() error {
 		if err := joinNetwork(network); err != nil {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/isolation"
+	"github.com/drover-project/drover/sdk/osthread"
 )
 
 // Identity is the user and the groups of a process, as the kernel has them.
@@ -85,28 +85,28 @@ func lookup(name string) (uid, gid int, err error) {
 // rights and ends afterwards. born is an error if the command is not in the cgroup of
 // birth; nil if it is, or if birth is nil.
 func Start(cmd *exec.Cmd, r *Rights, id Identity, birth *Birth) (born, err error) {
-	onThread(func() {
+	err = osthread.Do(func() error {
 		born = birth.enter(cmd)
 		defer birth.leave()
-		if err = r.enter(); err != nil {
-			return
+		if err := r.enter(); err != nil {
+			return err
 		}
 		r.become(cmd, id)
 		if birth == nil || birth.unified == nil || !r.RestrictSyscalls || !hasSeccomp() {
-			err = r.startRestricted(cmd)
-			return
+			return r.startRestricted(cmd)
 		}
 		// A process is born in a cgroup of version 2 by clone3, which the filter refuses. So the
 		// process sets the filter itself, before it becomes the plugin.
-		err = errNoNewPrivileges
+		err := errNoNewPrivileges
 		if r.NoNewPrivileges {
 			err = r.startFiltered(cmd)
 		}
 		if errors.Is(err, errNoNewPrivileges) || errors.Is(err, isolation.ErrNoPrograms) {
 			born = cannot(birth.name, err)
 			cmd.SysProcAttr.UseCgroupFD = false
-			err = r.startRestricted(cmd)
+			return r.startRestricted(cmd)
 		}
+		return err
 	})
 	return born, err
 }
@@ -131,23 +131,6 @@ func (r *Rights) startFiltered(cmd *exec.Cmd) error {
 		return err
 	}
 	return isolation.StartFiltered(cmd, code)
-}
-
-// onThread calls f on a thread that ends with it. The first thread of a process cannot
-// end: it would stay in the plugin's cgroup, and the agent's memory be counted there.
-func onThread(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and not unlocked, which ends the thread with this goroutine
-		if unix.Gettid() == unix.Getpid() {
-			onThread(f) // on another one, since this goroutine keeps the first
-			runtime.UnlockOSThread()
-			return
-		}
-		f()
-	}()
-	<-done
 }
 
 // Birth is the cgroup in which a process is born, so that nothing that it forks is ever

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -17,16 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+	"github.com/drover-project/drover/sdk/osthread"
 )
-
-// The first thread of a process does not end with its goroutine. If it were in a namespace when
-// that ends, it would keep the namespace as long as the process runs, so nothing but main has it.
-var _ = mainOnly()
-
-func mainOnly() bool {
-	runtime.LockOSThread()
-	return true
-}
 
 // Probe says why this process cannot make namespaces; nil if it can.
 func Probe() error {
@@ -56,16 +47,13 @@ func Make(path string) error {
 		return fmt.Errorf("make the namespace: %w", err)
 	}
 	_ = f.Close() // it is empty
-	made := make(chan error, 1)
-	go func() { // the thread stays locked, so it ends with the goroutine: it is in the new namespace
-		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			err = unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+	err = osthread.Do(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
 		}
-		made <- err
-	}()
-	if err := <-made; err != nil {
+		return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
+	})
+	if err != nil {
 		return errdefs.FailedPreconditionf("make the namespace %s: %w", path, err)
 	}
 	return nil
@@ -123,12 +111,9 @@ func AllowIPv6(path string, interfaces ...string) error {
 		return errdefs.FailedPreconditionf("open the namespace %s: %w", path, err)
 	}
 	defer ns.Close()
-	out := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with this goroutine, and nothing else runs in the namespace
+	return osthread.Do(func() error {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			out <- errdefs.FailedPreconditionf("enter the namespace %s: %w", path, err)
-			return
+			return errdefs.FailedPreconditionf("enter the namespace %s: %w", path, err)
 		}
 		for _, name := range interfaces {
 			key := filepath.Join("/proc/sys/net/ipv6/conf", name, "disable_ipv6") // of the thread's namespace
@@ -137,11 +122,9 @@ func AllowIPv6(path string, interfaces ...string) error {
 				continue
 			}
 			if err := os.WriteFile(key, []byte("0"), 0); err != nil {
-				out <- errdefs.FailedPreconditionf("allow IPv6 on the interface %s: %w", name, err)
-				return
+				return errdefs.FailedPreconditionf("allow IPv6 on the interface %s: %w", name, err)
 			}
 		}
-		out <- nil
-	}()
-	return <-out
+		return nil
+	})
 }

@@ -8,8 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
+
+	"github.com/drover-project/drover/sdk/osthread"
 )
 
 // Start starts a command whose process is in the cgroup from its first instruction on. A
@@ -21,9 +22,7 @@ func (c *Cgroup) Start(cmd *exec.Cmd) error {
 	case c.Version == 2:
 		return c.startV2(cmd)
 	}
-	var err error
-	onThread(func() { err = c.startV1(cmd) })
-	return err
+	return osthread.Do(func() error { return c.startV1(cmd) })
 }
 
 func (c *Cgroup) startV2(cmd *exec.Cmd) error {
@@ -48,22 +47,4 @@ func (c *Cgroup) startV1(cmd *exec.Cmd) error {
 		}
 	}
 	return cmd.Start()
-}
-
-// onThread calls f on a thread that ends when f returns, so that nothing else of this
-// process is ever in the cgroup. The first thread of a process is never used, because it
-// cannot end.
-func onThread(f func()) {
-	done := make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // and never unlock it, which ends the thread
-		if syscall.Gettid() == os.Getpid() {
-			onThread(f) // try another thread: this goroutine occupies the first one
-			runtime.UnlockOSThread()
-		} else {
-			f()
-		}
-		close(done)
-	}()
-	<-done
 }
