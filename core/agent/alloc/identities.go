@@ -5,6 +5,7 @@ package alloc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,15 +102,23 @@ func (r *Runner) wanting(name string, of []*model.WorkloadIdentity) (names []str
 // sign gets tokens for the names, and writes the files of all identities. The caller holds
 // the task's tokens.signing.
 func (r *Runner) sign(ctx context.Context, name string, of []*model.WorkloadIdentity, names []string) error {
-	if len(names) > 0 {
-		signed, err := r.cfg.Identities.Sign(ctx, r.id, name, names)
-		if err != nil {
-			return err
-		}
-		r.keepTokens(name, of, signed)
-		r.knowSecrets(name, r.rendered(name).Secret)
+	if err := r.getTokens(ctx, name, of, names); err != nil {
+		return err
 	}
 	return r.writeTokens(name, of)
+}
+
+func (r *Runner) getTokens(ctx context.Context, name string, of []*model.WorkloadIdentity, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	signed, err := r.cfg.Identities.Sign(ctx, r.id, name, names)
+	if err != nil {
+		return err
+	}
+	r.keepTokens(name, of, signed)
+	r.knowSecrets(name, r.rendered(name).Secret)
+	return nil
 }
 
 // keepTokens stores the signed tokens, and when they must be renewed: at half of its
@@ -140,27 +149,38 @@ func (r *Runner) keepTokens(name string, of []*model.WorkloadIdentity, signed []
 
 // writeTokens writes the files of identities whose tokens are known.
 func (r *Runner) writeTokens(name string, of []*model.WorkloadIdentity) error {
+	_, err := r.writeEach(name, of)
+	return err
+}
+
+// writeEach does what writeTokens does, and returns the names of the identities whose files
+// cannot be written. The files of the others are.
+func (r *Runner) writeEach(name string, of []*model.WorkloadIdentity) (failed map[string]bool, err error) {
 	r.mu.Lock()
 	known, login := r.tasks[name].tokens.known, r.tasks[name].tokens.login
 	r.mu.Unlock()
+	var problems []error
 	if login != "" {
-		if err := r.dir.WriteSecret(name, consulTokenFile, []byte(login)); err != nil {
-			return err
-		}
+		problems = append(problems, r.dir.WriteSecret(name, consulTokenFile, []byte(login)))
 	}
+	failed = map[string]bool{}
 	for _, id := range of {
-		file, ok := id.Path()
 		if !id.File || known[id.Name] == "" {
 			continue
 		}
-		if !ok {
-			return errdefs.InvalidArgumentf("the filepath %q of identity %q is outside of the task's folder; use one below ${NOMAD_SECRETS_DIR}", id.Filepath, id.Name)
-		}
-		if err := r.dir.WriteSecret(name, file, []byte(known[id.Name])); err != nil {
-			return err
+		if err := r.writeToken(name, id, known[id.Name]); err != nil {
+			failed[id.Name], problems = true, append(problems, err)
 		}
 	}
-	return nil
+	return failed, errors.Join(problems...)
+}
+
+func (r *Runner) writeToken(name string, id *model.WorkloadIdentity, text string) error {
+	file, ok := id.Path()
+	if !ok {
+		return errdefs.InvalidArgumentf("the filepath %q of identity %q is outside of the task's folder; use one below ${NOMAD_SECRETS_DIR}", id.Filepath, id.Name)
+	}
+	return r.dir.WriteSecret(name, file, []byte(text))
 }
 
 // tokenVars returns the variables of a task that have its tokens.
@@ -243,7 +263,7 @@ func (r *Runner) resumeTokens(name string) {
 // ask. It tries until it succeeds or the task has ended; until then the task keeps the
 // tokens that it has.
 func (r *Runner) renew(name string) {
-	logged := false
+	logged, untold := false, map[string]bool{}
 	for pause := retryMin; ; pause = min(2*pause, renewPause) {
 		r.mu.Lock()
 		phase, job := r.tasks[name].state.Phase, r.tasks[name].job
@@ -251,11 +271,13 @@ func (r *Runner) renew(name string) {
 		if phase != task.Running && phase != task.Starting && phase != task.Delaying && phase != task.Stopping {
 			return // its next start gets new ones
 		}
-		renewed, err := r.renewOnce(name, job)
+		renewed, err := r.renewOnce(name, job, untold)
+		if err == nil {
+			r.awaitRenewal(name)
+		}
+		r.tellRenewed(name, renewed)
 		switch {
 		case err == nil:
-			r.awaitRenewal(name)
-			r.tellRenewed(name, renewed)
 			return
 		case r.ctx.Err() != nil, errdefs.IsPermissionDenied(err): // the alloc has ended for the servers
 			return
@@ -263,14 +285,28 @@ func (r *Runner) renew(name string) {
 			logged = true
 			r.logger.Warn("tokens of a task cannot be renewed; it keeps those that it has, and they are asked for again", "task", name, "error", err)
 		}
-		if !r.pause(pause) {
+		if !r.pause(r.untilRenewal(name, pause)) {
 			return
 		}
 	}
 }
 
-// renewOnce replaces the tokens of a task that are due, and returns their identities.
-func (r *Runner) renewOnce(name string, job *model.Task) (renewed []*model.WorkloadIdentity, err error) {
+// untilRenewal returns the time until a token of the task is due, but no more than most.
+func (r *Runner) untilRenewal(name string, most time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, at := range r.tasks[name].tokens.renew {
+		if left := at.Sub(r.cfg.Now()); left > 0 {
+			most = min(most, left)
+		}
+	}
+	return most
+}
+
+// renewOnce replaces the tokens of a task that are due, and returns the identities of which the
+// task has new ones. untold has the names of those that it got before and that could not be
+// written; it is updated.
+func (r *Runner) renewOnce(name string, job *model.Task, untold map[string]bool) (renewed []*model.WorkloadIdentity, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, renewTry)
 	defer cancel()
 	t := &r.tasks[name].tokens
@@ -282,17 +318,31 @@ func (r *Runner) renewOnce(name string, job *model.Task) (renewed []*model.Workl
 	var names []string
 	for _, id := range of {
 		if at, ends := t.renew[id.Name]; ends && !now.Before(at) {
-			renewed, names = append(renewed, id), append(names, id.Name)
+			names = append(names, id.Name)
 		}
 	}
 	if len(names) == 0 {
 		t.renew = maps.Clone(t.renew)
 		maps.DeleteFunc(t.renew, func(name string, at time.Time) bool { return !now.Before(at) }) // tokens of identities that no longer exist
-		r.mu.Unlock()
-		return nil, nil
 	}
 	r.mu.Unlock()
-	return renewed, r.sign(ctx, name, of, names)
+	if len(names)+len(untold) == 0 {
+		return nil, nil
+	}
+	if err := r.getTokens(ctx, name, of, names); err != nil {
+		return nil, err
+	}
+	for _, n := range names {
+		untold[n] = true
+	}
+	failed, err := r.writeEach(name, of)
+	for _, id := range of {
+		if untold[id.Name] && !failed[id.Name] {
+			renewed = append(renewed, id)
+			delete(untold, id.Name)
+		}
+	}
+	return renewed, err
 }
 
 // tellRenewed carries out the change_mode of identities with new tokens.

@@ -5,6 +5,7 @@ package alloc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func (s *signer) Sign(_ context.Context, _, task string, names []string) ([]allo
 	var out []alloc.Token
 	for _, n := range names {
 		t := alloc.Token{Name: n, JWT: fmt.Sprintf("token-%s-%s-%d", task, n, s.asked)}
-		if n == "short" {
+		if n == "short" || n == "other" {
 			t.TTL = time.Hour
 		}
 		out = append(out, t)
@@ -177,6 +178,36 @@ func TestRenewalOutlivesServersThatAreAwayAndARestartOfTheAgent(t *testing.T) {
 		synctest.Wait()
 		if s.times() != asked+1 {
 			t.Errorf("asked %d times", s.times()-asked)
+		}
+	})
+}
+
+func TestATokenThatCannotBeWrittenHoldsNoOtherUpAndIsWrittenLater(t *testing.T) {
+	withIdentities(t, func(t *testing.T, b *bed, s *signer) {
+		web := identityTask("signal", "SIGHUP")
+		web.Identities = append(web.Identities, &model.WorkloadIdentity{Name: "other", File: true, TTL: time.Hour, ChangeMode: "signal", ChangeSignal: "SIGUSR1"})
+		b.run(newAlloc(web))
+		synctest.Wait()
+		const otherFile = "secrets/nomad_other.jwt"
+		first := b.file(otherFile)
+		stuck := filepath.Join(b.cfg.Root, "a1", "web", shortFile)
+		if err := errors.Join(os.Remove(stuck), os.MkdirAll(filepath.Join(stuck, "full"), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(40 * time.Minute)
+		synctest.Wait()
+		did := b.driver.did()
+		if b.file(otherFile) == first || strings.Count(did, "SIGUSR1") != 1 || strings.Contains(did, "SIGHUP") {
+			t.Errorf("while one cannot be written: %q, %s", b.file(otherFile), did)
+		}
+		if err := os.RemoveAll(stuck); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		did = b.driver.did()
+		if b.file(shortFile) == "" || strings.Count(did, "SIGHUP") != 1 || strings.Count(did, "SIGUSR1") != 1 {
+			t.Errorf("afterwards: %q, %s", b.file(shortFile), did)
 		}
 	})
 }
