@@ -315,9 +315,9 @@ func TestAnAgentThatFailsAlwaysIsAway(t *testing.T) {
 }
 
 func TestTooManyRequestsAndChecksThatAreGoneAreNoRefusals(t *testing.T) {
-	s := server(t)
-	r := open(t, s, nil)
 	for code, path := range map[int]string{http.StatusTooManyRequests: "/v1/agent/service/register", http.StatusNotFound: "/v1/agent/check/update/web-1-script"} {
+		s := server(t) // what is registered once is not registered again
+		r := open(t, s, nil)
 		s.Fault = func(r *http.Request) int {
 			if r.URL.Path == path {
 				return code
