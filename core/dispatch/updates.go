@@ -253,18 +253,13 @@ func EvalsOf(view *state.View, updates []*model.AllocReport, now time.Time, newI
 			continue
 		}
 		job := view.JobByID(old.Namespace, old.JobID)
-		if job == nil || job.Stop && trigger != model.EvalTriggerReconnect || trigger == model.EvalTriggerAllocStop && runsToItsEnd(job) {
+		if job == nil || job.Stop && trigger != model.EvalTriggerReconnect || trigger == model.EvalTriggerAllocStop && job.Completes() {
 			continue
 		}
 		seen[old.JobKey()] = true
 		evals = append(evals, model.NewEvaluation(newID(), trigger, job, now))
 	}
 	return evals
-}
-
-// runsToItsEnd reports whether allocs of a job end by themselves.
-func runsToItsEnd(job *model.Job) bool {
-	return job.Type == model.JobTypeBatch || job.Type == model.JobTypeSysBatch
 }
 
 // triggerOf returns the trigger of the eval that an update requires, "" if none.

@@ -87,7 +87,7 @@ func (tg *TaskGroup) validateDependency(p *ValidationError, j *Job, t, on *Task,
 	if d.Condition != DependencyComplete {
 		return
 	}
-	batch := j.Type == JobTypeBatch || j.Type == JobTypeSysBatch
+	batch := j.Completes()
 	switch {
 	case on.Leader:
 		p.addf("task %q is the leader: when it is complete, the group ends", d.Name)

@@ -74,7 +74,7 @@ func fieldsOfJob() []Field {
 // withoutRollouts reports whether a job's update block applies to no group.
 func withoutRollouts(p Place) bool {
 	u, ok := p.Value.(UpdateStrategy)
-	return ok && !u.IsEmpty() && (p.Job.Type == JobTypeBatch || p.Job.Type == JobTypeSysBatch)
+	return ok && !u.IsEmpty() && p.Job.Completes()
 }
 
 func fieldsOfPlacement() []Field {

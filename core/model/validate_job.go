@@ -130,7 +130,7 @@ func (j *Job) validateType(p *ValidationError) {
 }
 
 func (j *Job) validateRules(p *ValidationError) {
-	batch := j.Type == JobTypeBatch || j.Type == JobTypeSysBatch
+	batch := j.Completes()
 	if c := j.Periodic; c != nil {
 		if !batch {
 			p.addf("Periodic can only be used with %q or %q scheduler", JobTypeBatch, JobTypeSysBatch)

@@ -178,7 +178,7 @@ func addResources(env map[string]string, in Input) {
 }
 
 // Cpuset formats cores like the kernel: 0-2,5.
-func Cpuset(cores []uint16) string {
+func Cpuset[Core int | uint16](cores []Core) string {
 	sorted := slices.Sorted(slices.Values(cores))
 	var parts []string
 	for i := 0; i < len(sorted); {

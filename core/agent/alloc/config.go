@@ -141,7 +141,7 @@ func (c *Config) specOf(a *model.Allocation, tg *model.TaskGroup, t *model.Task)
 	case tg.RestartPolicy != nil:
 		policy = *tg.RestartPolicy
 	}
-	batch := job.Type == model.JobTypeBatch || job.Type == model.JobTypeSysBatch
+	batch := job.Completes()
 	if t.Lifecycle != nil {
 		batch = !t.Lifecycle.Sidecar
 	}

@@ -79,7 +79,7 @@ func (c *Config) limitsOf(a *model.Allocation, name string) task.Limits {
 }
 
 // shared returns the cores that a task without cores may use; none means all.
-func (c *Config) shared(r *model.AllocatedTaskResources) []uint16 {
+func (c *Config) shared(r *model.AllocatedTaskResources) []int {
 	if c.Cgroups == nil || len(r.Cpu.ReservedCores) > 0 {
 		return nil
 	}
@@ -87,11 +87,7 @@ func (c *Config) shared(r *model.AllocatedTaskResources) []uint16 {
 	if !fewer {
 		return nil
 	}
-	out := make([]uint16, len(cores))
-	for i, core := range cores {
-		out[i] = uint16(core)
-	}
-	return out
+	return cores
 }
 
 // resourcesOf returns what the driver is told of the resources of a task.
@@ -100,16 +96,12 @@ func (c *Config) resourcesOf(t *model.AllocatedTaskResources) driver.Resources {
 		return driver.Resources{}
 	}
 	out := driver.Resources{CPUMHz: t.Cpu.CpuShares, MemoryMB: t.Memory.MemoryMB, MemoryMaxMB: t.Memory.MemoryMaxMB}
-	out.Cores, out.SharedCores = ints(t.Cpu.ReservedCores), ints(c.shared(t))
+	out.SharedCores = c.shared(t)
+	for _, core := range t.Cpu.ReservedCores {
+		out.Cores = append(out.Cores, int(core))
+	}
 	if n := c.Node(); n != nil && n.NodeResources != nil && n.NodeResources.Cpu.CpuShares > 0 {
 		out.CPUPercent = 100 * float64(t.Cpu.CpuShares) / float64(n.NodeResources.Cpu.CpuShares)
-	}
-	return out
-}
-
-func ints(cores []uint16) (out []int) {
-	for _, c := range cores {
-		out = append(out, int(c))
 	}
 	return out
 }

@@ -146,7 +146,7 @@ func ends(j *model.Job) bool {
 	if j.VersionTag != nil {
 		return false
 	}
-	batch := j.Type == model.JobTypeBatch || j.Type == model.JobTypeSysBatch
+	batch := j.Completes()
 	return j.Stop || batch && !j.IsPeriodic() && !j.IsParameterized()
 }
 
@@ -222,7 +222,7 @@ func (w *work) allocOver(a *model.Allocation, threshold time.Duration) bool {
 			return false
 		}
 	}
-	if job.Type == model.JobTypeBatch || job.Type == model.JobTypeSysBatch {
+	if job.Completes() {
 		return a.NextAllocation != ""
 	}
 	// While an evaluation waits for room, the scheduler still looks for what has to be replaced.
