@@ -31,10 +31,11 @@ const (
 	// restKeeps is the free memory in bytes for which a collection is not worth its
 	// time.
 	restKeeps = 2 << 20
-	// restCollections is the number of collections at rest after work, an interval apart.
+	// restCollections is the number of collections at rest after work, restAgain apart.
 	// One is not enough: pools are emptied by the second, and requests and timers hold
 	// what they used for some seconds.
 	restCollections = 3
+	restAgain       = 5 * time.Second
 )
 
 // heapSample holds the values, in bytes, on which the decision to release memory
@@ -47,7 +48,10 @@ type heapSample struct {
 
 // rest decides when to collect. The runtime alone would collect late, because it waits until
 // the heap has grown, and the heap of an idle agent hardly grows.
-type rest struct{ owed int } // how many collections are still to be made after the last work
+type rest struct {
+	owed    int  // how many collections are still to be made after the last work
+	started bool // whether the first collection was made
+}
 
 // releaseAtRest returns memory to the system when the agent becomes idle, until ctx ends:
 // free memory, of which the runtime itself returns only what is above its next heap goal,
@@ -55,7 +59,7 @@ type rest struct{ owed int } // how many collections are still to be made after 
 func releaseAtRest(ctx context.Context, dataDir string, log hclog.Logger) {
 	tick := time.NewTimer(restFirst)
 	defer tick.Stop()
-	r, before, interval := rest{owed: restCollections}, readHeap(), restFirst
+	r, before := rest{owed: restCollections}, readHeap()
 	for {
 		select {
 		case <-ctx.Done():
@@ -64,7 +68,6 @@ func releaseAtRest(ctx context.Context, dataDir string, log hclog.Logger) {
 		}
 		now := readHeap()
 		if r.collects(before, now) {
-			interval = restInterval
 			idle.Release()
 			if err := durable.GiveBackMappings(dataDir); err != nil {
 				log.Debug("the memory of mapped files was not returned to the system", "error", err)
@@ -72,7 +75,7 @@ func releaseAtRest(ctx context.Context, dataDir string, log hclog.Logger) {
 			now = readHeap()
 		}
 		before = now
-		tick.Reset(interval)
+		tick.Reset(r.next())
 	}
 }
 
@@ -86,9 +89,22 @@ func (r *rest) collects(before, now heapSample) bool {
 	}
 	if r.owed > 0 {
 		r.owed--
+		r.started = true
 		return true
 	}
 	return now.free > max(restKeeps, now.live/16)
+}
+
+// next returns the time until the next look.
+func (r *rest) next() time.Duration {
+	switch {
+	case !r.started:
+		return restFirst
+	case r.owed > 0 && r.owed < restCollections:
+		return restAgain
+	default:
+		return restInterval
+	}
 }
 
 func readHeap() heapSample {

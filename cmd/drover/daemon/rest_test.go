@@ -3,7 +3,10 @@
 
 package daemon
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 const mib = 1 << 20
 
@@ -49,6 +52,29 @@ func TestAfterWorkThereAreSoManyCollectionsAtRestAndNoMore(t *testing.T) {
 			if got := pass(mib / 2); got != (n < restCollections) {
 				t.Errorf("interval %d at rest: %v", n, got)
 			}
+		}
+	}
+}
+
+func TestCollectionsAfterWorkFollowEachOtherSoon(t *testing.T) {
+	r := rest{owed: restCollections}
+	now := heapSample{live: 30 * mib}
+	for n, step := range []struct {
+		allocated uint64
+		next      time.Duration
+	}{
+		{50 * mib, restFirst}, // it starts
+		{mib, restAgain}, {mib, restAgain}, {mib, restInterval},
+		{50 * mib, restInterval}, // work
+		{mib, restAgain}, {mib, restAgain},
+		{50 * mib, restInterval}, // work before it has rested
+		{mib, restAgain}, {mib, restAgain}, {mib, restInterval}, {mib, restInterval},
+	} {
+		before := now
+		now.allocated += step.allocated
+		r.collects(before, now)
+		if got := r.next(); got != step.next {
+			t.Errorf("step %d: the next look is in %v, want %v", n, got, step.next)
 		}
 	}
 }
