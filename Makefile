@@ -21,8 +21,9 @@ RACE := ./plugins/... ./core/... ./sdk/...
 # All packages: the SDK is a module of its own, which go.work builds with the rest.
 ALL := ./... ./sdk/...
 # Tests of processes mostly wait, so two packages for each processor are tested at once.
-# The target vet has done the checks that go test would repeat.
-TESTING := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -vet=off -timeout 25m
+# The target vet has done the checks that go test would repeat. Without tables for debuggers
+# (-w) a test program is linked in two thirds of the time.
+TESTING := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN)))) -vet=off -ldflags=-w -timeout 25m
 # A failed test is run once more, alone, after all others, and is named at the end. A data
 # race, a panic, or more than six failures end the run: docs/adr/0107.
 TESTER := $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname --format-hide-empty-pkg \
