@@ -37,7 +37,16 @@ func Is(path string) bool {
 	return unix.Statfs(path, &st) == nil && int64(st.Type) == unix.NSFS_MAGIC
 }
 
-// Make makes a namespace and mounts it at the path, unless there is one.
+// forAnyUser are settings of a namespace in which all users may listen on every port, and may
+// send pings. A namespace belongs to one alloc, so its low ports are nobody else's. Container
+// engines set the same.
+var forAnyUser = map[string]string{
+	"/proc/sys/net/ipv4/ip_unprivileged_port_start": "0",
+	"/proc/sys/net/ipv4/ping_group_range":           "0 2147483647",
+}
+
+// Make makes a namespace and mounts it at the path, unless there is one. Where the kernel
+// allows it, processes there need no rights for low ports and pings.
 func Make(path string) error {
 	if Is(path) {
 		return nil
@@ -50,6 +59,9 @@ func Make(path string) error {
 	err = osthread.Do(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
+		}
+		for key, value := range forAnyUser {
+			_ = os.WriteFile(key, []byte(value), 0) // of the thread's namespace; most tasks need neither
 		}
 		return unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, "")
 	})
