@@ -36,6 +36,7 @@ type Client struct {
 	seq     uint64
 	pending map[uint64]chan *response // closed when the connection is lost
 	closed  bool
+	stays   error // why the supervisor did not move into this process's mount namespace
 
 	dialing sync.Mutex // held while connecting
 	reading sync.WaitGroup
@@ -106,6 +107,9 @@ func (c *Client) connect(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 		conn, err = dial(c.dir)
+	}
+	if conn, err = c.together(ctx, conn); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -383,16 +387,22 @@ func (c *Client) Upgrade(ctx context.Context, path string) error {
 }
 
 // UpToDate upgrades the supervisor if it runs another binary than this process, as
-// after an upgrade of the plugin. It does nothing if this process's binary has been
-// removed.
+// after an upgrade of the plugin, unless this process's binary has been removed. It returns
+// an error as well if the supervisor is in another mount namespace and could not leave it.
 func (c *Client) UpToDate(ctx context.Context) error {
 	hello, err := c.Hello(ctx)
 	if err != nil {
 		return err
 	}
-	own, err := os.Executable()
-	if err != nil || hello.Binary == Identity("/proc/self/exe") || Identity(own) != Identity("/proc/self/exe") {
-		return nil
+	if own := ownBinary(); own != "" && hello.Binary != Identity(own) {
+		if err := c.Upgrade(ctx, own); err != nil {
+			return err
+		}
 	}
-	return c.Upgrade(ctx, own)
+	if hello, err = c.Hello(ctx); err != nil || hello.Mounts == mounts() {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errdefs.FailedPreconditionf("the supervisor could not leave the mount namespace in which it was started, so tasks do not see what is mounted for them from now on: %w", c.stays)
 }

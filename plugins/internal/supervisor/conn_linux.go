@@ -142,7 +142,7 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 	switch req.Op {
 	case opHello:
 		return &response{Hello: &Hello{
-			Version: protocolVersion, PID: os.Getpid(), Keeper: os.Getppid(), Binary: Identity("/proc/self/exe"),
+			Version: protocolVersion, PID: os.Getpid(), Keeper: os.Getppid(), Binary: Identity("/proc/self/exe"), Mounts: mounts(),
 		}}, nil
 	case opStart, opStartSecret:
 		t, err := l.start(req)
@@ -163,7 +163,7 @@ func (l *loop) answer(c *conn, req *request) (*response, error) {
 		return &response{List: list}, nil
 	case opUpgrade:
 		// The client's connection ends, and it asks the new binary for its identity.
-		return nil, l.upgrade(req.Path)
+		return nil, l.upgrade(req.Path, req.Mounts)
 	case opShutdown:
 		if len(l.tasks)+len(l.starting) > 0 {
 			return nil, errdefs.FailedPreconditionf("shut the supervisor down: it has %d tasks; destroy them first", len(l.tasks)+len(l.starting))

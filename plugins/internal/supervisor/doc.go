@@ -80,6 +80,10 @@
 // Binary upgraded: Client.Upgrade makes the supervisor execute the new binary. The
 // pid, the children, the socket and the data in the pipes are kept.
 //
+// Agent started in another mount namespace, as a service manager does that hides a part of
+// the machine from it: each client that connects makes the supervisor execute its binary
+// there. Tasks that run stay where they are.
+//
 // # Logs
 //
 // A task's stdout and stderr are FIFOs that the task itself holds open for reading

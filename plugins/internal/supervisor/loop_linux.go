@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/plugins/internal/cgroup"
+	"github.com/drover-project/drover/sdk/isolation"
 )
 
 // loop is the supervisor. Everything happens on the goroutine that calls run.
@@ -349,15 +350,39 @@ func (l *loop) emptyTrash() {
 }
 
 // upgrade executes another binary in this process, which keeps its children and its
-// socket. It returns only on error.
-func (l *loop) upgrade(path string) error {
+// socket, in another mount namespace if one is given. See request for the parameters. It
+// returns only on error.
+func (l *loop) upgrade(path, mounts string) error {
+	if path == "" {
+		return l.goOn("/proc/self/exe", mounts)
+	}
 	previous := l.binary()
 	if err := writeWhole(l.binaryFile(), []byte(path)); err != nil {
 		return err
 	}
-	err := become(path, loopArgs(l.journal.dir, l.lock, l.listener, l.keeper), l.lock, l.listener, l.keeper)
+	err := l.goOn(path, mounts)
 	_ = writeWhole(l.binaryFile(), []byte(previous)) // the error of the exec is returned
-	return fmt.Errorf("run the new supervisor %s: %w", path, err)
+	return err
+}
+
+// goOn executes a supervisor in this process. It returns only on error.
+func (l *loop) goOn(path, mounts string) error {
+	run := func() error {
+		return become(path, loopArgs(l.journal.dir, l.lock, l.listener, l.keeper), l.lock, l.listener, l.keeper)
+	}
+	if mounts == "" {
+		return fmt.Errorf("run the new supervisor %s: %w", path, run())
+	}
+	ns, err := os.Open(mounts)
+	if err != nil {
+		return fmt.Errorf("open the mount namespace for the new supervisor: %w", err)
+	}
+	defer ns.Close()
+	// A program runs on in the namespaces of the thread that executes it.
+	if err := isolation.WithinMounts(int(ns.Fd()), "", run); err != nil {
+		return fmt.Errorf("run the new supervisor %s in another mount namespace: %w", path, err)
+	}
+	return nil
 }
 
 // becomeKeeper turns this process, with its children and its socket, into the keeper

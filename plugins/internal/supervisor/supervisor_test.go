@@ -29,6 +29,13 @@ func TestMain(m *testing.M) {
 		paced()
 		return
 	}
+	if dirs := os.Getenv(elsewhereEnv); dirs != "" {
+		if err := elsewhere(dirs); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := os.Setenv("DROVER_SUPERVISOR_IDLE", "2s"); err != nil {
 		panic(err)
 	}

@@ -53,7 +53,10 @@ type request struct {
 	Signal    int    `json:"signal,omitempty"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	Force     bool   `json:"force,omitempty"`
-	Path      string `json:"path,omitempty"`
+	Path      string `json:"path,omitempty"` // of the binary to execute; "" for the same as now
+	// Mounts is the file of the mount namespace in which the new binary runs; "" for the
+	// supervisor's own.
+	Mounts string `json:"mounts,omitempty"`
 	// Until is the uptime after which the request must not be started any more; 0 means
 	// no limit. By then the client has given up and reported the request as failed.
 	Until int64 `json:"until,omitempty"`
@@ -107,6 +110,9 @@ type Hello struct {
 	Keeper  int `json:"keeper"`
 	// Binary identifies the file that the supervisor runs, see Identity.
 	Binary string `json:"binary"`
+	// Mounts identifies the mount namespace in which the supervisor starts tasks; "" if it
+	// is too old to say so.
+	Mounts string `json:"mounts,omitempty"`
 }
 
 func encodeFrame(v any) ([]byte, error) {
