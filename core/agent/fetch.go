@@ -10,6 +10,7 @@ import (
 	"github.com/drover-project/drover/core/agent/alloc"
 	"github.com/drover-project/drover/core/agent/allocdir"
 	"github.com/drover-project/drover/core/agent/artifact"
+	"github.com/drover-project/drover/core/agent/mounts"
 	"github.com/drover-project/drover/core/agent/template"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -53,6 +54,9 @@ func (a *Agent) prepares(run *alloc.Config) error {
 	run.Identities, run.API = signatures{a}, a.taskAPI
 	run.Templates = templates{template.New(render)}
 	run.Limits, run.MaxKillTimeout = alloc.DefaultLimits(), a.cfg.MaxKillTimeout
+	if mounts.Private() {
+		a.cfg.Logger.Warn("the agent has a mount namespace of its own: what is mounted for tasks (networks, secrets in memory, volumes) is lost when the agent is restarted, and tasks may be restarted with it; remove what makes the namespace from its unit: PrivateTmp, PrivateMounts, ProtectSystem, ProtectHome and the like")
+	}
 	if a.cfg.SecretsInMemory {
 		if err := allocdir.ProbeSecrets(a.cfg.AllocDir); err != nil {
 			a.cfg.Logger.Warn("secrets of tasks are kept on disk", "reason", err)

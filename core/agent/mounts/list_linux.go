@@ -45,3 +45,20 @@ func Each(f func(Point)) error {
 	}
 	return nil
 }
+
+// Private reports whether this process has a mount namespace that is not the machine's, as a
+// service manager makes it that hides a part of the machine. Its mounts are gone for the next
+// process, which gets a new one. It is false in a container that sees only its own processes.
+func Private() bool {
+	// Threads of the kernel are in the namespace of the machine.
+	const first = "/proc/2/"
+	if name, err := os.ReadFile(first + "comm"); err != nil || string(name) != "kthreadd\n" {
+		return false
+	}
+	machine, err := os.Readlink(first + "ns/mnt")
+	if err != nil {
+		return false
+	}
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	return err == nil && own != machine
+}

@@ -4,9 +4,12 @@
 package mounts
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -120,5 +123,24 @@ func TestAFolderThatIsNotThereHasNoMounts(t *testing.T) {
 		if err := detach(dir); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestAProcessKnowsThatItsMountsEndWithIt(t *testing.T) {
+	if os.Getenv("DROVER_MOUNTS_TEST") != "" {
+		fmt.Print(Private())
+		os.Exit(0)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("mount namespaces need root")
+	}
+	if name, err := os.ReadFile("/proc/2/comm"); err != nil || string(name) != "kthreadd\n" {
+		t.Skip("the machine's own mount namespace is not known here")
+	}
+	c := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+	c.Env = append(os.Environ(), "DROVER_MOUNTS_TEST=1")
+	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if out, err := c.CombinedOutput(); err != nil || string(out) != "true" {
+		t.Errorf("in a namespace of its own: %s, %v", out, err)
 	}
 }

@@ -7,3 +7,6 @@ package mounts
 
 // Detach does nothing: nothing is mounted for allocs on this platform.
 func Detach(string) error { return nil }
+
+// Private is false: other platforms have no mount namespaces.
+func Private() bool { return false }
