@@ -323,7 +323,7 @@ func (r *run) room(tg *model.TaskGroup, live []*model.Allocation) int {
 	for _, a := range live {
 		switch {
 		case !r.rolledOut(a):
-		case spoils(a):
+		case r.spoils(a):
 			return 0
 		case !a.DeploymentStatus.IsHealthy():
 			room--
@@ -337,15 +337,15 @@ func (r *run) rolledOut(a *model.Allocation) bool {
 	return a.DeploymentID == r.current.ID && a.JobVersion == r.Job.Version
 }
 
-// spoils reports whether an alloc of a deployment has failed or is unhealthy. As long as one
-// has no replacement, nothing that runs is stopped for the new version.
-func spoils(a *model.Allocation) bool {
-	return a.ClientStatus == model.AllocClientStatusFailed || a.DeploymentStatus.IsUnhealthy()
+// spoils reports whether an alloc of the current deployment has failed or is unhealthy. As long
+// as one has no replacement and is not given up, nothing that runs is stopped for the new
+// version.
+func (r *run) spoils(a *model.Allocation) bool {
+	return r.rolledOut(a) && (a.ClientStatus == model.AllocClientStatusFailed || a.DeploymentStatus.IsUnhealthy())
 }
 
-// spoiled reports whether that is so for an alloc of the current deployment that is not live
-// any more, or will be replaced.
+// spoiled reports whether that is so for an alloc that is not live any more, or will be
+// replaced.
 func (r *run) spoiled(s *slots) bool {
-	bad := func(a *model.Allocation) bool { return r.rolledOut(a) && spoils(a) }
-	return slices.ContainsFunc(s.kept, bad) || slices.ContainsFunc(s.leaving, func(l *leaver) bool { return !l.drop && bad(l.alloc) })
+	return slices.ContainsFunc(s.kept, r.spoils) || slices.ContainsFunc(s.leaving, func(l *leaver) bool { return !l.drop && r.spoils(l.alloc) })
 }

@@ -123,14 +123,16 @@ func (c *canariesOfSystem) takes(r *run, prev *model.Allocation) bool {
 
 // roomOfSystem returns how many allocs of the group may be replaced now, besides the placed
 // ones on nodes that had none.
-func (r *run) roomOfSystem(tg *model.TaskGroup, live []*model.Allocation, placed int) int {
+func (r *run) roomOfSystem(tg *model.TaskGroup, s *nodeSlots, placed int) int {
 	switch {
 	case r.halted():
 		return 0
 	case r.current == nil || tg.Update.IsEmpty():
 		return math.MaxInt
+	case slices.ContainsFunc(s.away, r.spoils):
+		return 0
 	}
-	return max(r.room(tg, live)-placed, 0)
+	return max(r.room(tg, s.live)-placed, 0)
 }
 
 // replaceOutdated replaces allocs of older versions, as many at a time as there is room for,

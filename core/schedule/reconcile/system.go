@@ -40,6 +40,7 @@ type nodeSlots struct {
 	held     map[string]bool              // nodes that have an alloc, by id
 	previous map[string]*model.Allocation // what the next alloc of a node follows, by the node's id
 	live     []*model.Allocation          // in reach; they hold their nodes
+	away     []*model.Allocation          // out of reach; they hold their nodes as well
 	outdated []*model.Allocation          // the new version is to replace them
 }
 
@@ -55,7 +56,7 @@ func (r *run) systemGroup(tg *model.TaskGroup, allocs []*model.Allocation, nodes
 		r.holdBack(tg, hold, len(s.outdated))
 	}
 	placed := r.fillNodes(tg, s, &c, hold, nodes)
-	r.replaceOutdated(tg, s.outdated, c, r.roomOfSystem(tg, s.live, placed), r.counts(tg.Name))
+	r.replaceOutdated(tg, s.outdated, c, r.roomOfSystem(tg, s, placed), r.counts(tg.Name))
 }
 
 func (r *run) sortSystem(tg *model.TaskGroup, allocs []*model.Allocation) *nodeSlots {
@@ -86,8 +87,12 @@ func (r *run) sortSystem(tg *model.TaskGroup, allocs []*model.Allocation) *nodeS
 			if !keeps {
 				s.previous[a.NodeID] = a // if it may not be stopped any more, nothing replaces it
 			}
-			if len(r.res.Stop) == stops && r.reachOf(tg, a) == inReach {
+			switch {
+			case len(r.res.Stop) > stops:
+			case r.reachOf(tg, a) == inReach:
 				s.live = append(s.live, a)
+			default:
+				s.away = append(s.away, a)
 			}
 			if old {
 				s.outdated = append(s.outdated, a)

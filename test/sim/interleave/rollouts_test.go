@@ -7,7 +7,6 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/schedule/reconcile"
 	"github.com/drover-project/drover/core/state"
-	"slices"
 )
 
 // deployments judges what an entry changed of deployments. That they end by their
@@ -97,8 +96,8 @@ func (r *rules) surplus(before, after *state.View) {
 }
 
 // updated: nothing that runs is stopped for a new version of which the scheduler knew that an
-// alloc had failed or was unhealthy. One whose place a canary has taken with its promotion does
-// not count once it is stopped.
+// alloc had failed or was unhealthy. One that is stopped and not replaced does not count, because
+// the job does not need it any more.
 func (r *rules) updated(before, after *state.View, a *model.Allocation) {
 	if a.DesiredDescription != reconcile.DescUpdating {
 		return
@@ -110,7 +109,7 @@ func (r *rules) updated(before, after *state.View, a *model.Allocation) {
 	}
 	for _, b := range before.AllocsByDeployment(d.ID) {
 		known := b.JobVersion == d.JobVersion && !b.ServerTerminalStatus() && b.NextAllocation == "" && b.ModifyIndex <= r.w.planned()
-		if bad(b) && known && a.JobVersion != d.JobVersion && !succeeded(after, b) {
+		if bad(b) && known && a.JobVersion != d.JobVersion && !givenUp(after.AllocByID(b.ID)) {
 			r.w.brokenf("%s was stopped for version %d, of which %s is unhealthy", short(a.ID), d.JobVersion, short(b.ID))
 		}
 	}
@@ -120,9 +119,7 @@ func bad(a *model.Allocation) bool {
 	return a.DeploymentStatus.IsUnhealthy() || a.ClientStatus == model.AllocClientStatusFailed
 }
 
-// succeeded reports whether an alloc should end and a good one of its deployment has its place.
-func succeeded(v *state.View, a *model.Allocation) bool {
-	return v.AllocByID(a.ID).ServerTerminalStatus() && slices.ContainsFunc(v.AllocsByDeployment(a.DeploymentID), func(c *model.Allocation) bool {
-		return c.ID != a.ID && c.Name == a.Name && c.JobVersion == a.JobVersion && !c.TerminalStatus() && !bad(c)
-	})
+// givenUp reports whether an alloc should end and has no replacement.
+func givenUp(a *model.Allocation) bool {
+	return a.ServerTerminalStatus() && a.NextAllocation == ""
 }
