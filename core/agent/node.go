@@ -21,6 +21,7 @@ import (
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -243,10 +244,7 @@ func (a *Agent) followDriver(ctx context.Context, name string) {
 		if errdefs.IsUnimplemented(err) {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(followPause):
-		}
+		_ = sleep.For(ctx, followPause)
 	}
 }
 

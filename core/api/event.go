@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -193,10 +194,7 @@ func (s *Server) Feed(ctx context.Context) {
 		if err := s.feedSafely(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("the feed of events broke off; it starts again", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(eventRetry):
-		}
+		_ = sleep.For(ctx, eventRetry)
 	}
 }
 

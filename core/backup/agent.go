@@ -19,6 +19,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // Snapshot is a snapshot from a server. The caller closes it.
@@ -82,12 +84,7 @@ func (a *Agent) Run(ctx context.Context) {
 			pause = 0
 			wait += apart(a.cfg.Interval)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
+		_ = sleep.For(ctx, wait)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -99,8 +100,8 @@ func (m *move) await(ctx context.Context, take func(*rpc.DataPiece) error) (*mod
 			return nil, ctx.Err()
 		case <-changed:
 			stop()
-			if !pause(ctx, lookAgain) {
-				return nil, ctx.Err()
+			if err := sleep.For(ctx, lookAgain); err != nil {
+				return nil, err
 			}
 		case <-tick.C:
 			stop()
@@ -111,20 +112,9 @@ func (m *move) await(ctx context.Context, take func(*rpc.DataPiece) error) (*mod
 // lookAgain is the time between two checks of a changing state.
 const lookAgain = 100 * time.Millisecond
 
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // watch ends the move when the data is lost or no longer wanted.
 func (m *move) watch(ctx context.Context, lost func(error)) {
-	for pause(ctx, time.Second) {
+	for sleep.For(ctx, time.Second) == nil {
 		if _, _, err := m.look(m.d.cfg.Store.View()); err != nil {
 			lost(err)
 			return

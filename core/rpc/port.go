@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -113,23 +114,13 @@ func (p *Port) accept() {
 			p.complain.say(func(more int) {
 				p.cfg.Logger.Error("a connection to the rpc port could not be accepted; the limit of open files may be too low", "error", err, "more", more)
 			})
-			pause(p.closed)
+			_ = sleep.For(p.closed, 50*time.Millisecond) // a failure that stays must not keep a processor busy
 			continue
 		}
 		p.work.Go(func() {
 			defer func() { <-p.slots }()
 			p.admit(plugin.Direct(conn)) // 5,000 idle nodes beat 1,250 times a second
 		})
-	}
-}
-
-// pause waits a little, so that an accept that keeps failing does not keep a processor busy.
-func pause(ctx context.Context) {
-	t := time.NewTimer(50 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 

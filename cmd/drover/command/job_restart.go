@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // restart is one run of "job restart".
@@ -138,10 +139,8 @@ func (r *restart) between(ctx context.Context, pause time.Duration, first bool) 
 		}
 	case pause > 0:
 		r.step("Waiting %s before the next batch", pause)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		if err := sleep.For(ctx, pause); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -133,10 +134,8 @@ func (s *session) watchDeployment(ctx context.Context, id string, pause time.Dur
 		if starting {
 			q.WaitTime = startsPause
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := sleep.For(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

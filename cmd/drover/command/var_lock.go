@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/api/client"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -105,12 +106,10 @@ func (l *locker) acquire(ctx context.Context, path string) (*client.Variable, er
 			}
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause):
-			pause = min(pause*2, time.Minute)
+		if err := sleep.For(ctx, pause); err != nil {
+			return nil, err
 		}
+		pause = min(pause*2, time.Minute)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -108,12 +109,8 @@ func insist(ctx context.Context, do func() error) error {
 		if err == nil || !errdefs.IsUnavailable(err) {
 			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if sleep.For(ctx, pause) != nil {
 			return err
-		case <-timer.C:
 		}
 	}
 }

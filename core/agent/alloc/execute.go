@@ -13,6 +13,7 @@ import (
 	"github.com/drover-project/drover/core/agent/task"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -270,14 +271,7 @@ func (r *Runner) pause(d time.Duration) bool { return r.pauseIn(r.ctx, d) }
 
 // pauseIn waits; it reports false if ctx ends first.
 func (r *Runner) pauseIn(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return sleep.For(ctx, d) == nil
 }
 
 // resume continues a task whose state was loaded after a restart of the agent.

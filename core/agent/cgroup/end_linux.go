@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/procfs"
 )
@@ -29,7 +30,7 @@ func (t *Tree) end(ctx context.Context, name string) error {
 		} else if dirs = t.remaining(dirs); len(dirs) == 0 {
 			return nil
 		}
-		if err := pause(ctx); err != nil {
+		if err := sleep.For(ctx, poll); err != nil {
 			return errdefs.DeadlineExceededf("the cgroup of %s cannot be removed, since the processes %v in it do not end: %w", name, pidsIn(dirs), err)
 		}
 	}

@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // layout is the tree in one version of cgroups.
@@ -282,7 +284,7 @@ func (t *Tree) locked(ctx context.Context, do func() error) error {
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("lock %s: %w", dir.Name(), err)
 		}
-		if err := pause(ctx); err != nil {
+		if err := sleep.For(ctx, poll); err != nil {
 			return fmt.Errorf("another agent keeps %s locked: %w", dir.Name(), err)
 		}
 	}
@@ -290,17 +292,6 @@ func (t *Tree) locked(ctx context.Context, do func() error) error {
 
 // poll is the pause between two checks of a condition that becomes true soon.
 const poll = 10 * time.Millisecond
-
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(poll)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // Sweep removes the groups of this agent whose tasks belong to no alloc, which a killed
 // agent may have left. It returns the names of tasks, as ALLOC.TASK, that it ended.

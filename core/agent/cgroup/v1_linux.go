@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // v1 is the tree on cgroups of version 1.
@@ -220,7 +222,7 @@ func (v *v1) freeze(name string, stop bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), freezeLimit)
 	defer cancel()
 	for {
-		if state, err := read(dir, "freezer.state"); err != nil || state == "FROZEN" || pause(ctx) != nil {
+		if state, err := read(dir, "freezer.state"); err != nil || state == "FROZEN" || sleep.For(ctx, poll) != nil {
 			return
 		}
 	}

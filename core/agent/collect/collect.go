@@ -19,6 +19,7 @@ import (
 	"github.com/drover-project/drover/core/agent/fingerprint"
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -133,7 +134,7 @@ func (c *Collector) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		case <-c.ended:
-			sleep(ctx, c.cfg.Limits.Interval/60) // many end together
+			_ = sleep.For(ctx, c.cfg.Limits.Interval/60) // many end together
 		}
 		err := errors.Join(c.collectOver(ctx, c.cfg.Limits.MaxAllocs), c.collectForDisk(ctx))
 		if err != nil && ctx.Err() == nil {
@@ -237,17 +238,7 @@ func (c *Collector) One(ctx context.Context, allocID string) error {
 		if ctx.Err() != nil || time.Now().After(end) {
 			return errdefs.FailedPreconditionf("alloc %s has ended and the servers do not know it yet; try again when the node has a session", allocID)
 		}
-		sleep(ctx, 10*time.Millisecond)
+		_ = sleep.For(ctx, 10*time.Millisecond)
 	}
 	return c.cfg.Allocs.Remove(ctx, r)
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

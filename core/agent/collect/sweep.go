@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/pluginhost/driver"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -35,7 +36,7 @@ func (c *Collector) Sweep(ctx context.Context) {
 		}
 		c.sweepNetworks(ctx)
 		c.sweepCgroups(ctx)
-		sleep(ctx, sweepPause)
+		_ = sleep.For(ctx, sweepPause)
 		timer := time.NewTimer(sweepEvery)
 		select {
 		case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -183,11 +184,11 @@ func (n *names) run(ctx context.Context, k serviceKey, which *name) {
 				n.warn(k.service, err)
 			}
 			pause = min(max(2*pause, 250*time.Millisecond), maxRetry)
-			sleep(ctx, pause/2+rand.N(pause/2))
+			_ = sleep.For(ctx, pause/2+rand.N(pause/2))
 			continue
 		}
 		if pause = 0; answer.Index == since {
-			sleep(ctx, 100*time.Millisecond) // for a source that does not wait
+			_ = sleep.For(ctx, 100*time.Millisecond) // for a source that does not wait
 		}
 		since = max(answer.Index, 1)
 	}
@@ -231,13 +232,4 @@ func (n *names) store(which *name, answer Answer, err error) bool {
 		keep = keepNone
 	}
 	return time.Since(which.used) < keep
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

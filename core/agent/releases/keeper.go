@@ -26,6 +26,7 @@ import (
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -157,19 +158,10 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-timer.C:
 			timer.Reset(k.pass(ctx))
 		case <-changed:
-			pause(ctx, settle)
+			_ = sleep.For(ctx, settle)
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -193,15 +193,3 @@ func (s *streamer) idle() error {
 	}
 	return s.put(&model.StreamFrame{})
 }
-
-// sleep waits for d, or until ctx ends with its error.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // waker sleeps until a watched file changes. It has an inotify instance of its own. If the
@@ -70,7 +72,7 @@ func (w *waker) control(do func(instance int)) {
 // sleep returns at the next change, after d, or when ctx ends with its error.
 func (w *waker) sleep(ctx context.Context, d time.Duration) error {
 	if w.events == nil || w.events.SetReadDeadline(time.Now().Add(d)) != nil {
-		return sleep(ctx, d)
+		return sleep.For(ctx, d)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = w.events.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -9,6 +9,8 @@ import (
 	"context"
 	"os"
 	"time"
+
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // waker only sleeps on this system: followers read a file at intervals.
@@ -20,4 +22,4 @@ func (*waker) add(*os.File)  {}
 func (*waker) drop(*os.File) {}
 func (*waker) close()        {}
 
-func (*waker) sleep(ctx context.Context, d time.Duration) error { return sleep(ctx, d) }
+func (*waker) sleep(ctx context.Context, d time.Duration) error { return sleep.For(ctx, d) }

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-project/drover/core/agent/allocs"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -174,7 +175,7 @@ func (s *Session) Run(ctx context.Context) {
 			wait = min(hint, longestHint) + rand.N(retryMin)
 		}
 		lost.failed(s.cfg.Logger, err, wait)
-		sleep(ctx, wait)
+		_ = sleep.For(ctx, wait)
 		pause = min(2*pause, max(s.cfg.RetryMax, retryMin))
 	}
 }
@@ -328,14 +329,4 @@ func (s *Session) SendUpdates(ctx context.Context, batch []*model.AllocReport) (
 		}
 	}
 	return answer, err
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

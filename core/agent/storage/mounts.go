@@ -9,11 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/pluginhost/volume"
 	"github.com/drover-project/drover/core/rpc"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -50,7 +50,7 @@ func (k *Keeper) Claim(ctx context.Context, allocID, request string, waits func(
 			return nil, err
 		}
 		waits(err.Error())
-		if !sleep(ctx, pause) {
+		if sleep.For(ctx, pause) != nil {
 			return nil, err
 		}
 	}
@@ -314,7 +314,7 @@ func (k *Keeper) during(ctx context.Context, m *Mount, do func(context.Context) 
 		}
 		err = fmt.Errorf("volume %q: %w", m.Volume, err)
 		passes := errdefs.IsUnavailable(err) || errdefs.IsAborted(err)
-		if !passes || ctx.Err() != nil || !sleep(ctx, pause) {
+		if !passes || ctx.Err() != nil || sleep.For(ctx, pause) != nil {
 			return err
 		}
 	}
@@ -356,16 +356,4 @@ func makeParent(path string) error {
 		return fmt.Errorf("make the directory for a volume: %w", err)
 	}
 	return nil
-}
-
-// sleep waits; it reports false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

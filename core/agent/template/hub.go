@@ -7,6 +7,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // fetchGrace is how much longer a Source may take than the wait that was requested.
@@ -125,7 +127,7 @@ func (h *hub) run(ctx context.Context, w *watch) {
 			}
 		}
 		h.store(w, answer, err, changed)
-		sleep(ctx, pause)
+		_ = sleep.For(ctx, pause)
 	}
 }
 
@@ -163,16 +165,4 @@ func backoff(c RetryConfig, failed int) time.Duration {
 		}
 	}
 	return jitter(d)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

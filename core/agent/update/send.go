@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -84,10 +85,8 @@ func (b *Buffer) drain(ctx context.Context) {
 			if time.Since(b.last) < Tick || pace.failures > 0 || b.throttled() {
 				continue // the next tick has it
 			}
-			select {
-			case <-ctx.Done():
+			if sleep.For(ctx, Lead) != nil {
 				return
-			case <-time.After(Lead):
 			}
 			ticker.Reset(Tick)
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // undoLimit limits the time for undoing a failed start. The caller also destroys the
@@ -49,12 +51,7 @@ func (p *Proxy) undo(ctx context.Context, d Driver, gen uint64, config *TaskConf
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	for _, pause := range looks {
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		_ = sleep.For(ctx, pause)
 		// Ignore errors: the task does not exist, or the driver does not answer.
 		err := settle(ctx, d.StopTask(ctx, config.ID, 0, "SIGKILL"))
 		if away = errdefs.IsUnavailable(err); !away {

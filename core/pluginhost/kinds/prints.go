@@ -11,6 +11,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/drover-project/drover/sdk/errdefs"
+
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // Rates of reading fingerprints: printBurst at once and then printRate per second,
@@ -60,10 +62,7 @@ func (r *printReader[T]) run(ctx context.Context, in <-chan T) {
 		if time.Since(begun) > printRetryMax {
 			retry = printRetryMin
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(retry):
-		}
+		_ = sleep.For(ctx, retry)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/tasklog"
 )
@@ -67,10 +68,7 @@ func (c *Collector) Serve(ctx context.Context, l net.Listener) error {
 			c.Close()
 			return nil
 		default: // for example, no descriptor is free; attached FIFOs are still read
-			select {
-			case <-ctx.Done():
-			case <-time.After(acceptPause):
-			}
+			_ = sleep.For(ctx, acceptPause)
 			continue
 		}
 		go c.answer(conn)

@@ -21,6 +21,7 @@ import (
 	runnerapi "github.com/hashicorp/go-plugin/runner"
 
 	"github.com/drover-project/drover/core/pluginhost/confine"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/sdk/errdefs"
 	"github.com/drover-project/drover/sdk/plugin"
 )
@@ -195,12 +196,10 @@ func whileBusy(ctx context.Context, try func() (*Process, error)) (*Process, err
 		if err == nil || !IsBusy(err) || n == busyTries {
 			return p, err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return nil, err
-		case <-time.After(pause):
-			pause *= 2
 		}
+		pause *= 2
 	}
 }
 
