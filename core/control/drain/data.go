@@ -51,18 +51,24 @@ func (w *work) movesData(a *model.Allocation) bool {
 // the alloc's successor is still to come.
 func (w *work) wantsSuccessor(a *model.Allocation) bool {
 	job := w.in.View.JobByID(a.Namespace, a.JobID)
-	if !a.DesiredTransition.ShouldMigrate() || job == nil || job.Stopped() || job.Type != model.JobTypeService || !job.Owns(a) {
+	if !a.DesiredTransition.ShouldMigrate() || job.Stopped() || job.Type != model.JobTypeService || !job.Owns(a) {
 		return false
 	}
 	tg := job.LookupTaskGroup(a.TaskGroup)
-	if tg == nil || !tg.EphemeralDisk.Moves() {
-		return false
-	}
-	there := 0
-	for _, other := range w.in.View.AllocsByJob(a.Namespace, a.JobID) {
-		if other.TaskGroup == a.TaskGroup && job.Owns(other) && !other.TerminalStatus() {
-			there++
+	return tg != nil && tg.EphemeralDisk.Moves() && w.runs(job, groupOf(a)) < tg.Count
+}
+
+// runs returns how many allocs of a group have not ended and are not asked to. It counts them
+// once, since a draining node may have many ended allocs of a group.
+func (w *work) runs(job *model.Job, g group) int {
+	n, counted := w.running[g]
+	if !counted {
+		for _, a := range w.in.View.AllocsByJob(g.namespace, g.job) {
+			if a.TaskGroup == g.name && job.Owns(a) && !a.TerminalStatus() {
+				n++
+			}
 		}
+		w.running[g] = n
 	}
-	return there < tg.Count
+	return n
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-project/drover/core/control/drain"
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
@@ -55,7 +54,7 @@ func TestADrainIsCompleteOnlyWhenTheDataHasLeftToo(t *testing.T) {
 			t.Fatal("the drain is complete while the successor has not got the data")
 		}
 		w.report("b0", status)
-		w.decide(drain.Controller{}.Keys(state.Change{New: w.store.View().AllocByID("b0")})...)
+		w.after(state.Change{Table: state.TableAllocs, New: w.store.View().AllocByID("b0")})
 		if w.draining("n1") {
 			t.Errorf("the successor is %s and the node drains for ever", status)
 		}
@@ -94,7 +93,7 @@ func TestADrainAwaitsRoomForWhatIsToGetTheData(t *testing.T) {
 		},
 	} {
 		w := start()
-		if w.decide(drain.Controller{}.Keys(then(w))...); w.draining("n1") {
+		if w.after(then(w)); w.draining("n1") {
 			t.Errorf("%s, and the node drains for ever", what)
 		}
 	}

@@ -80,7 +80,7 @@ func (Controller) All(v control.View) []string {
 
 // Decide returns the next actions for the draining nodes of a key.
 func (Controller) Decide(in control.Input, key string) (control.Decision, error) {
-	w := &work{in: in, marks: map[string]model.DesiredTransition{}, room: map[group]int{}, jobs: map[model.JobKey]*model.Job{}}
+	w := &work{in: in, marks: map[string]model.DesiredTransition{}, room: map[group]int{}, running: map[group]int{}, jobs: map[model.JobKey]*model.Job{}}
 	for _, n := range w.nodes(key) {
 		w.drain(n)
 	}
@@ -113,12 +113,13 @@ func (w *work) nodes(key string) []*model.Node {
 
 // work is the input of one decision.
 type work struct {
-	in    control.Input
-	marks map[string]model.DesiredTransition
-	room  map[group]int // how many further allocs of a group may leave now
-	jobs  map[model.JobKey]*model.Job
-	ended []fsm.Command
-	wake  time.Time
+	in      control.Input
+	marks   map[string]model.DesiredTransition // by alloc
+	room    map[group]int                      // how many further allocs of a group may leave now
+	running map[group]int                      // see runs
+	jobs    map[model.JobKey]*model.Job        // with marked allocs; nil if the job was purged
+	ended   []fsm.Command                      // the ends of drains
+	wake    time.Time
 }
 
 // drain handles one node.
@@ -231,13 +232,9 @@ func (w *work) specOf(a *model.Allocation) *model.TaskGroup {
 	return job.LookupTaskGroup(a.TaskGroup)
 }
 
-// jobType returns the type of the version that the alloc runs. Allocs of a purged job
-// count as service allocs: they are stopped, not awaited.
+// jobType returns the type of the version that the alloc runs, even if the job was purged.
 func (w *work) jobType(a *model.Allocation) string {
 	if j := w.in.View.JobOf(a); j != nil {
-		return j.Type
-	}
-	if j := w.in.View.JobByID(a.Namespace, a.JobID); j != nil {
 		return j.Type
 	}
 	return model.JobTypeService

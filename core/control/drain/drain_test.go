@@ -130,6 +130,16 @@ func (w *world) decide(keys ...string) time.Time {
 	return wake
 }
 
+// after decides what a change asks for.
+func (w *world) after(c state.Change) {
+	w.t.Helper()
+	keys := drain.Controller{}.Keys(c)
+	if len(keys) == 0 {
+		w.t.Fatalf("a change of %s asks for nothing: %+v", c.Table, c)
+	}
+	w.decide(keys...)
+}
+
 // want compares the marked allocs.
 func (w *world) want(ids string) {
 	w.t.Helper()
@@ -203,8 +213,7 @@ func TestTwoDrainingNodesShareTheRoomOfAGroup(t *testing.T) {
 	w.want("a0")
 	w.place("b0", "web", 0, "n3", "a0")
 	w.now = w.now.Add(time.Minute)
-	keys := drain.Controller{}.Keys(state.Change{New: w.store.View().AllocByID("b0")})
-	w.decide(keys...)
+	w.after(state.Change{Table: state.TableAllocs, New: w.store.View().AllocByID("b0")})
 	w.want("a0 a1")
 }
 

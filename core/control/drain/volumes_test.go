@@ -77,6 +77,8 @@ func TestADriverIsNotAwaitedForTheVolumesOfNobodyNorAfterTheDeadline(t *testing.
 	w := newWorld(t)
 	driver := &model.TaskCSIPluginConfig{ID: "p", Type: model.CSIPluginMonolith}
 	own := &model.TaskGroup{Volumes: map[string]*model.VolumeRequest{"v": {Name: "v", Type: "csi", Source: "db", AccessMode: "single-node-writer", AttachmentMode: "file-system"}}}
+	w.knowsVolumes()
+	w.driverOn("n1", "n2")
 	w.group("driver", model.JobTypeService, &model.TaskGroup{}, driver)
 	w.group("long", model.JobTypeBatch, &model.TaskGroup{}, nil)
 	w.drain("n1", model.DrainStrategy{Deadline: time.Hour})
@@ -97,14 +99,35 @@ func TestADriverIsNotAwaitedForTheVolumesOfNobodyNorAfterTheDeadline(t *testing.
 	w.want("a-db a-driver")
 }
 
-func TestADriverThatNoOtherNodeHasLeavesAtOnce(t *testing.T) {
-	w := newWorld(t)
-	w.knowsVolumes()
-	w.driverOn("n1")
-	w.apply(&fsm.PutCSIVolume{Volume: &model.CSIVolume{ID: "db", Namespace: "default", PluginID: "p", ExternalID: "x", RequestedCapabilities: []*model.VolumeCapability{{AccessMode: "single-node-writer", AttachmentMode: "file-system"}}}, New: true})
-	w.group("driver", model.JobTypeService, &model.TaskGroup{}, &model.TaskCSIPluginConfig{ID: "p", Type: model.CSIPluginMonolith})
-	w.group("db", model.JobTypeService, &model.TaskGroup{Volumes: map[string]*model.VolumeRequest{"v": {Name: "v", Type: "csi", Source: "db", AccessMode: "single-node-writer", AttachmentMode: "file-system"}}}, nil)
-	w.drain("n1", model.DrainStrategy{Deadline: time.Hour})
-	w.decide()
-	w.want("a-db a-driver")
+func TestADriverThatNoOtherNodeOffersLeavesAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		on   []string
+		kind string
+		then func(*world)
+	}{
+		"no other node has it": {on: []string{"n1"}, kind: model.CSIPluginMonolith},
+		"it is unhealthy there": {on: []string{"n1", "n2"}, kind: model.CSIPluginNode, then: func(w *world) {
+			plugins := map[string]*model.CSIInfo{"p": {PluginID: "p", NodeInfo: &model.CSINodeInfo{ID: "n2"}}}
+			w.apply(&fsm.RegisterNode{Node: &model.Node{ID: "n2", Name: "n2", Status: model.NodeStatusReady, StatusUpdatedAt: w.now.Unix(), CSINodePlugins: plugins}})
+		}},
+		"the other node drains, too": {on: []string{"n1", "n2"}, kind: model.CSIPluginMonolith, then: func(w *world) {
+			w.drain("n2", model.DrainStrategy{})
+		}},
+		"it mounts nothing": {on: []string{"n1", "n2"}, kind: model.CSIPluginController},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.knowsVolumes()
+			w.driverOn(c.on...)
+			w.apply(&fsm.PutCSIVolume{Volume: &model.CSIVolume{ID: "db", Namespace: "default", PluginID: "p", ExternalID: "x", RequestedCapabilities: []*model.VolumeCapability{{AccessMode: "single-node-writer", AttachmentMode: "file-system"}}}, New: true})
+			w.group("driver", model.JobTypeService, &model.TaskGroup{}, &model.TaskCSIPluginConfig{ID: "p", Type: c.kind})
+			w.group("db", model.JobTypeService, &model.TaskGroup{Volumes: map[string]*model.VolumeRequest{"v": {Name: "v", Type: "csi", Source: "db", AccessMode: "single-node-writer", AttachmentMode: "file-system"}}}, nil)
+			w.drain("n1", model.DrainStrategy{Deadline: time.Hour})
+			if c.then != nil {
+				c.then(w)
+			}
+			w.decide()
+			w.want("a-db a-driver")
+		})
+	}
 }
