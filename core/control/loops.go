@@ -14,6 +14,7 @@ import (
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/propose"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/core/state"
 )
 
@@ -21,9 +22,6 @@ import (
 const (
 	minBackoff = 250 * time.Millisecond
 	maxBackoff = 30 * time.Second
-	// maxWait is how long a loop waits for a timer before it looks at the clock again: the
-	// runtime's timers stand still while a machine sleeps, and do not follow a clock that is set.
-	maxWait = 30 * time.Second
 )
 
 // together is the maximum number of keys of an independent controller in one log
@@ -118,7 +116,7 @@ type run struct {
 // next waits for changes until the earliest timer.
 func (r *run) next(ctx context.Context, feed *state.Feed) (state.Batch, error) {
 	if at, ok := r.timers.next(); ok {
-		timed, cancel := context.WithTimeout(ctx, min(time.Until(at), maxWait))
+		timed, cancel := context.WithTimeout(ctx, min(time.Until(at), sleep.Longest))
 		defer cancel()
 		return feed.Next(timed)
 	}

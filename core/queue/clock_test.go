@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/queue"
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // sleepyClock is the clock of a machine that has slept for a while: its timers did not notice.
@@ -37,7 +38,7 @@ func TestADelayedEvaluationIsNotLateByTheTimeThatTheMachineSlept(t *testing.T) {
 		time.Sleep(time.Minute)
 		nothing(t, b, ctx)
 		clock.slept.Store(int64(time.Hour))
-		time.Sleep(queue.MaxWait)
+		time.Sleep(sleep.Longest)
 		synctest.Wait()
 		took, cancelTook := context.WithTimeout(ctx, time.Millisecond)
 		defer cancelTook()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/panics"
+	"github.com/drover-project/drover/core/sleep"
 )
 
 // delayHeap is a heap of entries by the time at which to act.
@@ -50,17 +51,13 @@ func (b *Broker) undelay(en *entry) {
 	}
 }
 
-// MaxWait is how long one waits for a time of the clock before looking at the clock again. Timers
-// stand still while a machine sleeps, and do not follow a clock that is set.
-const MaxWait = 30 * time.Second
-
 // Run is the timer loop: it makes delayed evaluations ready and takes evaluations back
 // whose nack timeout has passed. It ends with ctx.
 func (b *Broker) Run(ctx context.Context) {
 	for {
 		var timer <-chan time.Time
 		if wait, ok := b.expire(); ok {
-			timer = b.cfg.Clock.After(min(wait, MaxWait))
+			timer = b.cfg.Clock.After(min(wait, sleep.Longest))
 		}
 		select {
 		case <-ctx.Done():

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-project/drover/core/panics"
 	"github.com/drover-project/drover/core/queue"
 	"github.com/drover-project/drover/core/schedule/feasible"
+	"github.com/drover-project/drover/core/sleep"
 	"github.com/drover-project/drover/core/state"
 )
 
@@ -56,7 +57,7 @@ func (f *Feeder) Run(ctx context.Context) {
 // next waits for changes, at most until the next limit of what depends on other jobs.
 func (f *Feeder) next(ctx context.Context, feed *state.Feed) (state.Batch, error) {
 	if at, ok := f.Blocked.NextLimit(); ok {
-		limited, cancel := context.WithTimeout(ctx, min(time.Until(at), queue.MaxWait))
+		limited, cancel := context.WithTimeout(ctx, min(time.Until(at), sleep.Longest))
 		defer cancel()
 		ctx = limited
 	}
