@@ -3,5 +3,10 @@
 
 package pilot
 
+import "github.com/drover-project/drover/core/membership"
+
 // Yield is yield.
 var Yield = yield
+
+// KnockAll is knockAll.
+func (p *Pilot) KnockAll(servers []membership.Member) []string { return p.knockAll(servers) }

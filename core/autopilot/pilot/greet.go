@@ -5,6 +5,7 @@ package pilot
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/drover-project/drover/core/consensus"
@@ -25,13 +26,13 @@ func (p *Pilot) greet(m *membership.Membership) {
 	if err != nil {
 		return
 	}
+	strangers := slices.DeleteFunc(m.Members(), func(f membership.Member) bool {
+		return f.Status != membership.Alive || slices.ContainsFunc(servers, func(s consensus.Server) bool { return s.ID == f.ID })
+	})
+	answers := p.knockAll(strangers)
 	greeted := map[string]string{}
-	for _, f := range m.Members() {
-		member := slices.ContainsFunc(servers, func(s consensus.Server) bool { return s.ID == f.ID })
-		if f.Status != membership.Alive || member {
-			continue
-		}
-		why := p.knock(f.RPC)
+	for i, f := range strangers {
+		why := answers[i]
 		if before, _ := p.before(f.ID); why != "" && before == "" {
 			p.cfg.Logger.Warn("a server gossips but cannot become a member, since this server, the leader, cannot connect to it for raft; it is tried again: check its certificate (drover tls cert info), and the address that it advertises",
 				"server", f.Name, "address", f.RPC, "error", why)
@@ -41,6 +42,18 @@ func (p *Pilot) greet(m *membership.Membership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.greeted = greeted
+}
+
+// knockAll returns for each server why it cannot be reached, "" if it can. It tries them
+// together, so that one that is silent does not delay the others.
+func (p *Pilot) knockAll(servers []membership.Member) []string {
+	answers := make([]string, len(servers))
+	var knocks sync.WaitGroup
+	for i, s := range servers {
+		knocks.Go(func() { answers[i] = p.knock(s.RPC) })
+	}
+	knocks.Wait()
+	return answers
 }
 
 // knock returns why a server cannot be reached, "" if it can.
