@@ -32,12 +32,14 @@ var (
 	}
 )
 
-// rig drives a group and stores its state as an agent does.
+// rig drives a group, stores its state and wakes it when it asks for that, as an agent does.
 type rig struct {
 	t   *testing.T
 	now time.Time
 	s   group.State
 	log []string // the effects, without wake-ups
+	due []time.Time
+	try uint64 // the last try of any step
 }
 
 func newRig(t *testing.T) *rig { return &rig{t: t, now: start, s: group.New(steps)} }
@@ -51,11 +53,36 @@ func (r *rig) note(effects []group.Effect) {
 				again = " again"
 			}
 			r.log = append(r.log, "+"+e.Step+again)
+			r.tries(e.Try)
 		case group.Undo:
 			r.log = append(r.log, "-"+e.Step)
+			r.tries(e.Try)
 		case group.Cancel:
 			r.log = append(r.log, "cancel")
+		case group.WakeUp:
+			r.due = append(r.due, e.At)
 		}
+	}
+}
+
+// tries checks that each try has a number of its own, by which late answers are told apart.
+func (r *rig) tries(n uint64) {
+	r.t.Helper()
+	if n != r.try+1 {
+		r.t.Fatalf("try %d follows try %d", n, r.try)
+	}
+	r.try = n
+}
+
+// wake wakes the group at the times for which it asked, until it does something.
+func (r *rig) wake() {
+	for done := len(r.log); len(r.log) == done && len(r.due) > 0; {
+		slices.SortFunc(r.due, time.Time.Compare)
+		if r.due[0].After(r.now) {
+			r.now = r.due[0]
+		}
+		r.due = r.due[1:]
+		r.step(group.Wake{})
 	}
 }
 
@@ -72,8 +99,8 @@ func (r *rig) step(events ...group.Event) *rig {
 	return r
 }
 
-// do applies events in short: ok, fail, bad, down, stuck (of the current try), stop, and
-// wake after any time that was asked for.
+// do applies events in short: ok, fail, bad, down, stuck (of the current try), stop,
+// and wake at the time that the group asked for.
 func (r *rig) do(words string) *rig {
 	for _, w := range strings.Fields(words) {
 		switch w {
@@ -92,8 +119,7 @@ func (r *rig) do(words string) *rig {
 		case "stop":
 			r.step(group.Stop{})
 		case "wake":
-			r.now = r.now.Add(time.Hour / 2)
-			r.step(group.Wake{})
+			r.wake()
 		case "restart":
 			r.restart()
 		default:
@@ -112,7 +138,11 @@ func (r *rig) restart() {
 	if !reflect.DeepEqual(s, r.s) {
 		r.t.Fatalf("read back %+v, want %+v", s, r.s)
 	}
+	r.due, r.now = nil, r.now.Add(time.Second) // timers end with the agent
 	next, effects := group.Resume(policy, s, r.now)
+	if !reflect.DeepEqual(s, r.s) {
+		r.t.Fatal("a restart changed the state that it was given")
+	}
 	r.s = next
 	r.note(effects)
 }
@@ -160,13 +190,18 @@ func TestAGroupIsPreparedInOrderAndTornDownInReverse(t *testing.T) {
 		{"stopped in a step that succeeds all the same", "begin ok stop ok down", group.Over, "+wait, +network, cancel, -network"},
 		{"stopped in a step that ends", "begin ok stop fail down", group.Over, "+wait, +network, cancel, -network"},
 		{"stopped in a step that does not answer", "begin ok stop wake down", group.Over, "+wait, +network, cancel, cancel, -network"},
+		{"stopped in a step without a limit that does not answer", "begin stop wake", group.Over, "+wait, cancel, cancel"},
 		{"stopped before a try", "begin ok fail stop down", group.Over, "+wait, +network, -network"},
 
 		{"an answer is lost", "begin ok wake wake ok ok", group.Ready, "+wait, +network, cancel, +network, +volume"},
 		{"a step without a limit waits", "begin wake wake wake ok ok ok", group.Ready, ready},
-		{"a teardown's answer is lost", "begin ok ok ok stop wake wake down down", group.Over, ready + ", -volume, -volume, -network"},
+		{"a teardown's answer is lost", "begin ok ok ok stop wake down down", group.Over, ready + ", -volume, -volume, -network"},
 		{"a teardown that never works", "begin ok ok ok stop stuck wake stuck wake stuck wake stuck wake stuck down", group.Over,
 			ready + ", -volume, -volume, -volume, -volume, -volume, -network"},
+		{"a teardown that works at last, and another one", "begin ok ok ok stop stuck wake stuck wake stuck wake stuck wake down stuck wake down", group.Over,
+			ready + ", -volume, -volume, -volume, -volume, -volume, -network, -network"},
+		{"an abandoned teardown leaves the next one all its tries", "begin ok ok ok stop stuck wake stuck wake stuck wake stuck wake stuck stuck wake down", group.Over,
+			ready + ", -volume, -volume, -volume, -volume, -volume, -network, -network"},
 	} {
 		r := newRig(t).do(c.words)
 		if got := strings.Join(r.log, ", "); got != c.log || r.s.Phase != c.phase {
@@ -184,6 +219,35 @@ func TestAnswersOfEarlierTriesAndRepeatedOnesChangeNothing(t *testing.T) {
 	r.do("ok ok").step(group.Prepared{Try: 3}, group.Failed{Try: 3}, group.TornDown{Try: 3}, group.TearDownFailed{Try: 3}, group.Wake{})
 	if r.s.Phase != group.Ready || len(r.log) != 3 {
 		t.Errorf("%s after %v", r.s.Phase, r.log)
+	}
+	r.do("stop wake wake") // the first try of a teardown has had its time
+	if before := r.s; r.s.Phase == group.TearDown {
+		r.step(group.TornDown{Try: r.s.Try - 1}, group.TearDownFailed{Try: r.s.Try - 1}, group.Failed{Try: r.s.Try - 1})
+		if !reflect.DeepEqual(r.s, before) {
+			t.Errorf("%+v, want %+v", r.s, before)
+		}
+	} else {
+		t.Errorf("%s after %v", r.s.Phase, r.log)
+	}
+}
+
+func TestAWakeBeforeItsTimeOnlyAsksForAnotherOne(t *testing.T) {
+	for _, words := range []string{"begin ok", "begin ok fail", "begin ok stop", "begin ok ok ok stop", "begin ok ok ok stop stuck"} {
+		r := newRig(t).do(words)
+		before, log := r.s, len(r.log)
+		r.due = nil
+		r.step(group.Wake{})
+		if !reflect.DeepEqual(r.s, before) || len(r.log) != log || len(r.due) != 1 || !r.due[0].After(r.now) {
+			t.Errorf("%s: %+v after %v, and a wake-up at %v", words, r.s, r.log, r.due)
+		}
+	}
+}
+
+func TestItIsDecidedWhetherTasksMayRunOnceTheGroupWasReadyOrHasFailed(t *testing.T) {
+	for words, want := range map[string]bool{"": false, "begin": false, "begin ok fail": false, "begin stop": false, "begin ok ok ok": true, "begin ok ok ok stop": true, "begin bad": true} {
+		if r := newRig(t).do(words); r.s.Decided() != want {
+			t.Errorf("%q: decided is %v", words, !want)
+		}
 	}
 }
 
@@ -207,7 +271,11 @@ func TestAStepSaysWhoDoesItUntilWhenAndWhatFailedLast(t *testing.T) {
 	if got := r.s.Current(); got.LastError != "no luck" || !r.s.WakeAt.Equal(start.Add(10*time.Second)) {
 		t.Errorf("%+v, next try at %s", got, r.s.WakeAt)
 	}
-	r.do("wake bad")
+	r.do("wake")
+	if !r.s.WakeAt.IsZero() {
+		t.Errorf("a step that is tried waits until %s", r.s.WakeAt)
+	}
+	r.do("bad")
 	if want := `step "network" of the group failed: never`; r.s.Failure != want {
 		t.Errorf("%q, want %q", r.s.Failure, want)
 	}
