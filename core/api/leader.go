@@ -105,12 +105,21 @@ func (s *Server) placed(w http.ResponseWriter, r *http.Request, rt *route) (any,
 		r = without(r, "stale")
 	}
 	reads := rt.does.begin != nil
-	if reads && readMethod(r.Method) && !s.cfg.Leader.Leads() {
+	var waiting *http.Request // with the wait of a blocking query, for this server only
+	switch {
+	case !reads || !readMethod(r.Method):
+	case s.cfg.Leader.Leads():
+		// It may lose its lead meanwhile. Its successor must not wait once more.
+		waiting, r = r, without(r, "index", "wait")
+	default:
 		if r, err = s.wait(r, rt); err != nil {
 			return nil, err
 		}
 	}
 	v, err := s.cfg.Leader.Do(w, r, reads || rt.verb == get && !rt.does.acts, func(r *http.Request) (any, error) {
+		if waiting != nil {
+			r, waiting = waiting.WithContext(r.Context()), nil
+		}
 		return s.run(w, r, rt)
 	})
 	if errdefs.IsInvalidArgument(err) {

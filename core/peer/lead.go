@@ -53,12 +53,15 @@ func elsewhere() error {
 // lead calls here if this server leads and otherwise there, with the leader. It repeats the
 // call for a while if the call has certainly done nothing.
 func (p *Peers) lead(ctx context.Context, here func(context.Context) error, there func(context.Context, leader) error) error {
-	late := time.After(electing)
+	var late <-chan time.Time
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		changed := p.cfg.Consensus.LeaderChanged()
 		err := p.attempt(ctx, changed, here, there)
 		if err == nil || !again(err) {
 			return err
+		}
+		if late == nil { // not earlier: an attempt may take long before its leader is lost
+			late = time.After(electing)
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
