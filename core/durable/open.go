@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/pb"
@@ -89,7 +88,7 @@ func openTables(opts badger.Options) (*badger.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unread(db, dir, files); err != nil {
+	if err := unread(db, opts, files); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
@@ -201,28 +200,24 @@ func verify(db *badger.DB, dir string) (err error) {
 	return nil
 }
 
-// unread returns an error if the store has table files that badger has skipped. It
-// ignores a table that badger has just merged, which is removed within a moment.
-func unread(db *badger.DB, dir string, files []string) error {
-	for try := 0; ; try++ {
-		loaded := map[string]bool{}
-		for _, t := range db.Tables() {
-			loaded[fmt.Sprintf("%06d.sst", t.ID)] = true
-		}
-		left := ""
-		for _, f := range files {
-			if _, err := os.Stat(f); err == nil && !loaded[filepath.Base(f)] {
-				left = f
-			}
-		}
-		if left == "" {
-			return nil
-		}
-		if try == 10 {
-			return damaged(dir, fmt.Errorf("the table %s cannot be read", left))
-		}
-		time.Sleep(20 * time.Millisecond)
+// unread returns an error if the store has table files that badger has skipped. Badger has
+// also let go of the tables that it has just merged; the manifest does not name these any
+// more, though their files may stay for a while.
+func unread(db *badger.DB, opts badger.Options, files []string) error {
+	loaded := map[string]bool{}
+	for _, t := range db.Tables() {
+		loaded[fmt.Sprintf("%06d.sst", t.ID)] = true
 	}
+	belong, err := tables(opts.Dir, opts) // read after the tables: badger changes the manifest first
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if slices.Contains(belong, f) && !loaded[filepath.Base(f)] {
+			return damaged(opts.Dir, fmt.Errorf("the table %s cannot be read", f))
+		}
+	}
+	return nil
 }
 
 // maxChecksum is an upper bound of the size of an encoded table checksum.

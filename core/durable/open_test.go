@@ -74,6 +74,26 @@ func TestATableThatAKilledProcessDidNotFinishIsIgnored(t *testing.T) {
 }
 
 // zeroEnd overwrites the end of a file with zeros.
+// On a busy machine, badger takes its time until it has removed the file of a table that it
+// has merged.
+func TestATableThatIsMergedWhileTheStoreOpensIsNotCalledDamagedHoweverLongItsFileStays(t *testing.T) {
+	dir := filled(t)
+	db := open(t, dir)
+	defer db.Close()
+	whole := tables(t, dir)
+	merged := filepath.Join(dir, fmt.Sprintf("%06d.sst", 14))
+	data, err := os.ReadFile(whole[0])
+	if err == nil {
+		err = os.WriteFile(merged, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Unread(append(whole, merged)); err != nil {
+		t.Error(err)
+	}
+}
+
 func zeroEnd(file string, n int64) error {
 	info, err := os.Stat(file)
 	if err != nil {
