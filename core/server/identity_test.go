@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/drover-project/drover/core/consensus/badgerlog"
+	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/core/server"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -97,7 +97,7 @@ func TestAnEmptyLogBesideAnIDIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Remove(badgerlog.MarkFile(filepath.Join(dir, "raft", "log"))); err != nil {
+	if err := os.Remove(durable.CommitsFile(filepath.Join(dir, "raft", "log"))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := startOnce(t, dir); err != nil {

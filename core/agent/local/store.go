@@ -36,12 +36,14 @@ const (
 
 // Store is the node's state on disk.
 type Store struct {
-	db     *durable.DB
-	space  *durable.Guard
-	writes chan write
-	quit   chan struct{}
-	done   sync.WaitGroup
-	once   sync.Once
+	db *durable.DB
+	// commits counts what was acknowledged, so that it is noticed if some is missing.
+	commits *durable.Commits
+	space   *durable.Guard
+	writes  chan write
+	quit    chan struct{}
+	done    sync.WaitGroup
+	once    sync.Once
 	// split are the pieces of the values that are split, by key. Only Open and the writer
 	// use it.
 	split map[string]pieces
@@ -68,9 +70,13 @@ func Open(dir string, logger hclog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the node's state in %s: %w", dir, err)
 	}
-	s := &Store{db: db, space: space, writes: make(chan write, 256), quit: make(chan struct{}), split: map[string]pieces{}}
+	commits, err := durable.CountCommits(db, dir)
+	if err != nil {
+		return nil, errors.Join(unusable(dir, err), db.Close())
+	}
+	s := &Store{db: db, commits: commits, space: space, writes: make(chan write, 256), quit: make(chan struct{}), split: map[string]pieces{}}
 	if err := s.findPieces(); err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(err, db.Close(), commits.Close())
 	}
 	s.done.Go(s.writer)
 	return s, nil
@@ -82,9 +88,20 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.quit)
 		s.done.Wait()
-		err = s.db.Close()
+		err = errors.Join(s.db.Close(), s.commits.Close())
 	})
 	return err
+}
+
+// unusable is the error of a store whose commits could not be compared with what was
+// acknowledged. A node that goes on without some would end tasks that it does not know.
+func unusable(dir string, err error) error {
+	var lost *durable.LostCommitsError
+	if errors.As(err, &lost) {
+		return errdefs.FailedPreconditionf("the node's state in %s is damaged: %w. Restore the directory from a backup, with the file %s; "+
+			"to go on without what is missing, remove that file: tasks that the node no longer knows are then ended and started again", dir, err, lost.File)
+	}
+	return fmt.Errorf("open the node's state in %s: %w", dir, err)
 }
 
 // maxBatch limits the size of a combined write. One write may be larger: it becomes several
@@ -142,7 +159,7 @@ func (s *Store) commit(batch []write) {
 }
 
 func (s *Store) flush(batch []write) error {
-	return s.db.Write(func(wb *badger.WriteBatch) error {
+	return s.commits.Write(func(wb *badger.WriteBatch) error {
 		for _, w := range batch {
 			for k, v := range w.sets {
 				if err := s.set(wb, k, v); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/drover-project/drover/core/consensus/badgerlog"
+	"github.com/drover-project/drover/core/durable"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -44,11 +45,11 @@ func acknowledged(t *testing.T, crash bool) string {
 		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 			t.Fatal(err)
 		}
-		mark, err := os.ReadFile(badgerlog.MarkFile(dir))
+		mark, err := os.ReadFile(durable.CommitsFile(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(badgerlog.MarkFile(copied), mark, 0o600); err != nil {
+		if err := os.WriteFile(durable.CommitsFile(copied), mark, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_ = os.Remove(filepath.Join(copied, "LOCK"))
@@ -86,7 +87,7 @@ func TestAStoreThatHasLostCommitsDoesNotOpenUntilTheCountIsRemoved(t *testing.T)
 		}
 	}
 	_, _, err = reopen(dir)
-	if !errdefs.IsInternal(err) || !strings.Contains(err.Error(), badgerlog.MarkFile(dir)) {
+	if !errdefs.IsInternal(err) || !strings.Contains(err.Error(), durable.CommitsFile(dir)) {
 		t.Fatalf("a log whose files are gone: %v", err)
 	}
 	if _, _, err = reopen(dir); err == nil {
@@ -99,7 +100,7 @@ func TestAStoreThatHasLostCommitsDoesNotOpenUntilTheCountIsRemoved(t *testing.T)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(badgerlog.MarkFile(dir)); err != nil {
+	if err := os.Remove(durable.CommitsFile(dir)); err != nil {
 		t.Fatal(err)
 	}
 	if last, _, err := reopen(dir); err != nil || last != 0 {
@@ -130,11 +131,11 @@ func TestHostileAFlippedBitIsNeverLessThanWasAcknowledgedWithoutAWord(t *testing
 		if err := os.CopyFS(dir, os.DirFS(crashed)); err != nil {
 			t.Fatal(err)
 		}
-		mark, err := os.ReadFile(badgerlog.MarkFile(crashed))
+		mark, err := os.ReadFile(durable.CommitsFile(crashed))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(badgerlog.MarkFile(dir), mark, 0o600); err != nil {
+		if err := os.WriteFile(durable.CommitsFile(dir), mark, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		at := r.IntN(used)
@@ -158,7 +159,7 @@ func TestHostileAFlippedBitIsNeverLessThanWasAcknowledgedWithoutAWord(t *testing
 func TestADamagedCountSaysNothingAboutTheLog(t *testing.T) {
 	dir := acknowledged(t, false)
 	for _, content := range []string{"", "short", "twelve bytes", "longer than a count is"} {
-		if err := os.WriteFile(badgerlog.MarkFile(dir), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(durable.CommitsFile(dir), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if last, term, err := reopen(dir); err != nil || last != marked || term != 7 {

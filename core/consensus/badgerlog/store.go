@@ -37,10 +37,8 @@ type Store struct {
 	// are dropped, because badger then rejects writes.
 	writes sync.RWMutex
 
-	// commits is held during a commit and protects the commit counters: see mark.go.
-	commits sync.Mutex
-	count   uint64
-	mark    *os.File
+	// commits counts what was acknowledged, so that it is noticed if some is missing.
+	commits *durable.Commits
 
 	// mu protects the fields below. It is never held during a call of badger that may
 	// wait for the disk.
@@ -79,25 +77,34 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the raft log in %s: %w", cfg.Dir, err)
 	}
-	s := &Store{db: db}
-	if err := s.openMark(MarkFile(cfg.Dir), cfg.Damaged); err != nil {
-		return nil, errors.Join(err, db.Close())
+	commits, err := countCommits(db, cfg)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the raft log in %s: %w", cfg.Dir, err), db.Close())
 	}
+	s := &Store{db: db, commits: commits}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
+func countCommits(db *durable.DB, cfg Config) (*durable.Commits, error) {
+	if cfg.Damaged {
+		return durable.UncheckedCommits(db)
+	}
+	commits, err := durable.CountCommits(db, cfg.Dir)
+	var lost *durable.LostCommitsError
+	if errors.As(err, &lost) {
+		return nil, errdefs.Internalf("%w. Restore the data directory from a backup, or start with an empty one and restore a snapshot; to go on without what is missing, remove %s", err, lost.File)
+	}
+	return commits, err
+}
+
 // Close flushes and closes the database.
 func (s *Store) Close() error {
 	s.writes.Lock()
 	defer s.writes.Unlock()
-	err := s.db.Close()
-	if s.mark != nil {
-		err = errors.Join(err, s.mark.Close())
-	}
-	if err != nil {
+	if err := errors.Join(s.db.Close(), s.commits.Close()); err != nil {
 		return fmt.Errorf("close the raft log: %w", err)
 	}
 	return nil

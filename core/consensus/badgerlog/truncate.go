@@ -69,7 +69,7 @@ func (s *Store) deleteBack(lo, hi uint64) error {
 func (s *Store) deleteKeys(epoch uint32, lo, hi uint64) error {
 	s.writes.RLock()
 	defer s.writes.RUnlock()
-	return s.commit(func(batch *badger.WriteBatch) error {
+	return s.commits.Write(func(batch *badger.WriteBatch) error {
 		for index := hi; index >= lo; index-- {
 			if err := batch.Delete(logKey(epoch, index)); err != nil {
 				return err

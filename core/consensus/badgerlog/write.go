@@ -20,7 +20,7 @@ const entryInPieces = 2
 // writeEntries writes the entries in order. badger commits the transactions of a batch
 // in order, so a crash leaves a prefix.
 func (s *Store) writeEntries(epoch uint32, floor uint64, logs []*raft.Log) error {
-	return s.commit(func(batch *badger.WriteBatch) error {
+	return s.commits.Write(func(batch *badger.WriteBatch) error {
 		for _, log := range logs {
 			if log.Index < floor {
 				return errdefs.FailedPreconditionf("entry %d lies below %d, the first index that this log still takes", log.Index, floor)
@@ -100,5 +100,5 @@ func readPieces(txn *badger.Txn, epoch uint32, index uint64, head []byte) ([]byt
 
 // set writes one key and returns once it is on disk. The caller holds writes.
 func (s *Store) set(key, value []byte) error {
-	return s.commit(func(batch *badger.WriteBatch) error { return batch.Set(key, value) })
+	return s.commits.Write(func(batch *badger.WriteBatch) error { return batch.Set(key, value) })
 }
