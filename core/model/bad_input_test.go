@@ -5,6 +5,7 @@ package model_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -96,10 +97,18 @@ func TestRequestsThatCannotWorkAreRefusedWithTheirCause(t *testing.T) {
 				j.Constraints[i] = &model.Constraint{LTarget: "${attr.x}", Operand: "=", RTarget: "y"}
 			}
 		}, "at most 500"},
-		"a schedule that never fires":   {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 0 30 2 *", "0 9") }), "never fires"},
-		"a schedule without its end":    {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 8 * * *", "") }), "end: "},
-		"a schedule of no length":       {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 8 * * *", "0 8") }), "no length"},
-		"a schedule without cron block": {ofTask(func(t *model.Task) { t.Schedule = &model.TaskSchedule{} }), "no cron block"},
+		"more MHz than can be added up":                {ofTask(func(t *model.Task) { t.Resources.CPU = math.MaxInt64 }), "cpu is 9223372036854775807; at most 1099511627776 can be asked for"},
+		"more memory than can be added up":             {ofTask(func(t *model.Task) { t.Resources.MemoryMB = math.MaxInt64 }), "memory is 9223372036854775807; at most"},
+		"a limit of memory that is no number of bytes": {ofTask(func(t *model.Task) { t.Resources.MemoryMaxMB = 1 << 45 }), "memory_max is"},
+		"more devices than can be added up": {ofTask(func(t *model.Task) {
+			t.Resources.Devices = []*model.RequestedDevice{{Name: "gpu", Count: math.MaxUint64}}
+		}), `count of device "gpu" is`},
+		"a disk that is no number of bytes": {func(j *model.Job) { j.TaskGroups[0].EphemeralDisk.SizeMB = 1 << 45 }, "size of ephemeral_disk is"},
+		"logs whose size overflows":         {ofTask(func(t *model.Task) { t.LogConfig.MaxFiles, t.LogConfig.MaxFileSizeMB = math.MaxInt64, 2 }), "log storage (18446744073709551616 MB) must be less"},
+		"a schedule that never fires":       {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 0 30 2 *", "0 9") }), "never fires"},
+		"a schedule without its end":        {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 8 * * *", "") }), "end: "},
+		"a schedule of no length":           {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 8 * * *", "0 8") }), "no length"},
+		"a schedule without cron block":     {ofTask(func(t *model.Task) { t.Schedule = &model.TaskSchedule{} }), "no cron block"},
 		"a schedule of a hook": {ofTask(func(t *model.Task) {
 			t.Schedule, t.Lifecycle = cronOf("0 8 * * *", "0 9"), &model.TaskLifecycleConfig{Hook: "prestart"}
 		}), "because the group waits for it"},

@@ -114,6 +114,8 @@ func (tg *TaskGroup) validatePolicies(p *ValidationError, j *Job) {
 		p.addf("Task Group %v should have an ephemeral disk object", tg.Name)
 	} else if tg.EphemeralDisk.SizeMB < 10 {
 		p.addf("minimum DiskMB value is 10; got %d", tg.EphemeralDisk.SizeMB)
+	} else {
+		p.atMost("size of ephemeral_disk", int64(tg.EphemeralDisk.SizeMB))
 	}
 	if tg.Update != nil {
 		if j.Type != JobTypeService && j.Type != JobTypeSystem {

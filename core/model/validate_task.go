@@ -4,6 +4,8 @@
 package model
 
 import (
+	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -12,6 +14,18 @@ import (
 
 // MinMemoryMB is the least memory that a task may ask for.
 const MinMemoryMB = 10
+
+// MaxAmount is the most MHz, MB, cores or devices that one task may ask for, and the most
+// MB of a group's disk: more than any machine has. Sums of such amounts, and their bytes,
+// do not overflow, so a request that is too large never looks as if it fitted.
+const MaxAmount = 1 << 40
+
+// atMost rejects an amount over MaxAmount.
+func (p *ValidationError) atMost(what string, n int64) {
+	if n > MaxAmount {
+		p.addf("%s is %d; at most %d can be asked for", what, n, int64(MaxAmount))
+	}
+}
 
 // validate returns the problems of the task within its group.
 func (t *Task) validate(j *Job, tg *TaskGroup) ValidationError {
@@ -91,10 +105,17 @@ func (t *Task) validateResources(p *ValidationError) {
 	if r.SecretsMB < 0 || r.DiskMB < 0 {
 		p.addf("Task resources must not be negative (disk %d, secrets %d)", r.DiskMB, r.SecretsMB)
 	}
+	for _, a := range []struct {
+		what string
+		n    int
+	}{{"cpu", r.CPU}, {"cores", r.Cores}, {"memory", r.MemoryMB}, {"memory_max", r.MemoryMaxMB}, {"disk", r.DiskMB}, {"secrets", r.SecretsMB}} {
+		p.atMost(a.what, int64(a.n))
+	}
 	for i, d := range r.Devices {
 		if d.Name == "" {
 			p.addf("device %d: missing name", i+1)
 		}
+		p.atMost(fmt.Sprintf("count of device %q", d.Name), int64(min(d.Count, math.MaxInt64)))
 		if d.Count == 0 {
 			p.addf("device %q: count must be at least 1", d.Name)
 		}
@@ -132,8 +153,9 @@ func (t *Task) validateLogs(p *ValidationError, tg *TaskGroup) {
 		p.addf("minimum file size is 1MB; got %d", l.MaxFileSizeMB)
 	}
 	if d := tg.EphemeralDisk; d != nil && l.MaxFiles > 0 && l.MaxFileSizeMB > 0 {
-		if usage := int64(l.MaxFiles) * int64(l.MaxFileSizeMB); usage > int64(d.SizeMB) {
-			p.addf("log storage (%d MB) must be less than requested disk capacity (%d MB)", usage, d.SizeMB)
+		// Their product can be more than an int64 holds.
+		if usage := float64(l.MaxFiles) * float64(l.MaxFileSizeMB); usage > float64(d.SizeMB) {
+			p.addf("log storage (%.0f MB) must be less than requested disk capacity (%d MB)", usage, d.SizeMB)
 		}
 	}
 }
