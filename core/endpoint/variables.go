@@ -26,18 +26,30 @@ func (e *Endpoint) PutVariable(ctx context.Context, req *api.VariableRequest) (*
 	if e.Store.View().NamespaceByName(req.Namespace) == nil {
 		return nil, 0, errdefs.InvalidArgumentf("variable %q is in nonexistent namespace %q", req.Path, req.Namespace)
 	}
-	now := e.Now().UnixNano()
-	row := &model.Variable{Namespace: req.Namespace, Path: req.Path, ModifyTime: now}
-	if len(req.Items) > 0 && req.Operation != api.LockRenew {
-		key, err := e.activeKey(ctx)
+	for {
+		cmd, err := e.writeOf(ctx, req)
 		if err != nil {
 			return nil, 0, err
 		}
-		row.KeyID = key.KeyID
-		if row.Data, err = e.Keyring.Seal(key, req.Namespace, req.Path, req.Items); err != nil {
-			return nil, 0, err
+		// The client learns what it has written, even if someone else has changed it since:
+		// with the index or lock of another client it would mistake the other's write for its
+		// own.
+		stored, index, err := propose.Answered[*model.Variable](ctx, e.Raft, cmd)
+		if errdefs.IsConflict(err) && cmd.CAS && req.CAS == nil && ctx.Err() == nil {
+			continue // the variable was created meanwhile, so there are items to keep
 		}
+		if err != nil {
+			return nil, index, err
+		}
+		out, err := e.OpenVariable(stored)
+		return out, index, err
 	}
+}
+
+// writeOf returns the log entry of a write.
+func (e *Endpoint) writeOf(ctx context.Context, req *api.VariableRequest) (*fsm.PutVariable, error) {
+	now := e.Now().UnixNano()
+	row := &model.Variable{Namespace: req.Namespace, Path: req.Path, ModifyTime: now}
 	cmd := &fsm.PutVariable{Variable: row, Op: lockOps[req.Operation], Now: now}
 	if req.CAS != nil {
 		cmd.CAS, cmd.Index = true, *req.CAS
@@ -45,21 +57,25 @@ func (e *Endpoint) PutVariable(ctx context.Context, req *api.VariableRequest) (*
 	if req.Lock != nil {
 		cmd.LockID = req.Lock.ID
 	}
+	items, write := req.Items, len(req.Items) > 0 && req.Operation != api.LockRenew
 	if req.Operation == api.LockAcquire {
 		row.Lock = newLock(req.Lock, now)
-		if len(row.Data) == 0 && e.Store.View().VariableByPath(req.Namespace, req.Path) == nil {
-			return nil, 0, errdefs.InvalidArgumentf("variable missing required Items object")
+		if !write && e.Store.View().VariableByPath(req.Namespace, req.Path) == nil {
+			// Clients acquire locks of variables that need not exist, and name no items. The
+			// new variable has none, and is written only if there is still no other.
+			items, write, cmd.CAS = map[string]string{}, true, true
 		}
 	}
-	// The client learns what it has written, even if someone else has changed it since:
-	// with the index or lock of another client it would mistake the other's write for its
-	// own.
-	stored, index, err := propose.Answered[*model.Variable](ctx, e.Raft, cmd)
-	if err != nil {
-		return nil, index, err
+	if !write {
+		return cmd, nil
 	}
-	out, err := e.OpenVariable(stored)
-	return out, index, err
+	key, err := e.activeKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	row.KeyID = key.KeyID
+	row.Data, err = e.Keyring.Seal(key, req.Namespace, req.Path, items)
+	return cmd, err
 }
 
 func validateVariable(req *api.VariableRequest) error {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,6 +90,46 @@ func TestAnswersAboutLocksHaveTheFormThatClientsKnow(t *testing.T) {
 	c.Must("GET", "/v1/var/a", nil, &out)
 	if items, ok := out["Items"].(map[string]any); !ok || items["k"] != "v" {
 		t.Errorf("a release took the items: %v", out)
+	}
+}
+
+func TestALockNeedsNoVariableAndNoItems(t *testing.T) {
+	c := testkit.Start(t)
+	var held, out map[string]any
+	c.Must("PUT", "/v1/var/lead?lock-acquire", `{"Path":"lead","Lock":{"TTL":"15s"}}`, &held)
+	if items, ok := held["Items"].(map[string]any); !ok || len(items) != 0 || held["Lock"] == nil {
+		t.Errorf("acquired: %v", held)
+	}
+	if resp, body := c.Ask("PUT", "/v1/var/lead?lock-acquire", `{"Path":"lead","Lock":{"TTL":"15s"}}`); resp.StatusCode != 409 {
+		t.Errorf("the second one: %s %q", resp.Status, body)
+	}
+	c.Must("PUT", "/v1/var/lead?lock-release", `{"Lock":{"ID":"`+held["Lock"].(map[string]any)["ID"].(string)+`"}}`, nil)
+	c.Must("PUT", "/v1/var/lead", `{"Items":{"k":"v"}}`, nil)
+	c.Must("PUT", "/v1/var/lead?lock-acquire", `{"Lock":{"TTL":"15s"}}`, &out)
+	if items, ok := out["Items"].(map[string]any); !ok || items["k"] != "v" {
+		t.Errorf("a lock took the items: %v", out)
+	}
+}
+
+// overtaken is a Raft in which something else happens before each entry.
+type overtaken struct {
+	endpoint.Raft
+	other func()
+}
+
+func (o overtaken) Propose(ctx context.Context, command []byte) (uint64, any, error) {
+	o.other()
+	return o.Raft.Propose(ctx, command)
+}
+
+func TestALockKeepsTheItemsOfAVariableThatIsCreatedMeanwhile(t *testing.T) {
+	c := testkit.Start(t)
+	cfg := c.Endpoint.Config
+	cfg.Raft = overtaken{cfg.Raft, sync.OnceFunc(func() { c.Must("PUT", "/v1/var/lead", `{"Items":{"k":"v"}}`, nil) })}
+	e := endpoint.New(cfg)
+	v, _, err := e.PutVariable(t.Context(), &api.VariableRequest{Namespace: "default", Path: "lead", Operation: api.LockAcquire})
+	if err != nil || v.Items["k"] != "v" || v.Lock == nil {
+		t.Errorf("%+v, %v", v, err)
 	}
 }
 

@@ -84,12 +84,6 @@ func (l *locker) run(ctx context.Context, command []string) error {
 // was given.
 func (l *locker) acquire(ctx context.Context, path string) (*client.Variable, error) {
 	want := &client.Variable{Path: path, Lock: &client.VariableLock{TTL: l.ttl.String(), LockDelay: l.delay.String()}}
-	switch _, err := l.client.Variable(ctx, path); {
-	case errdefs.IsNotFound(err): // a variable must have an item
-		want.Items = map[string]string{"created_by": "drover var lock"}
-	case err != nil:
-		return nil, err
-	}
 	pause := l.backoff
 	for try := 0; ; try++ {
 		held, err := l.client.LockVariable(ctx, "acquire", want)
