@@ -51,6 +51,8 @@ func TestRefusalsReadAsTheReferenceWordsThem(t *testing.T) {
 		{"PUT", "/v1/jobs", `{"Job":{"ID":"a"}}`, 500, "1 error occurred:\n\t* bad"},
 		{"PUT", "/v1/job/a", `{"Job":{"ID":"b"}}`, 400, "Job ID does not match"},
 		{"GET", "/v1/acl/policies", "", 400, "ACL support disabled"},
+		{"GET", "/v1/client/fs/logs/x?task=t&type=stdout&offset=-5", "", 400, "offset must not be negative; origin=end counts from the end"},
+		{"GET", "/v1/client/fs/stream/x?path=a&offset=-5", "", 400, "offset must not be negative; origin=end counts from the end"},
 		{"GET", "/v1/jobs?index=x", "", 400, "Invalid index"},
 		{"GET", "/v1/jobs?wait=x", "", 400, "Invalid wait time"},
 		{"GET", "/v1/jobs?max_stale=x", "", 400, "Invalid max_stale: give a duration, for example 10s"},

@@ -129,6 +129,15 @@ func originOf(r *http.Request) (string, error) {
 	return origin, nil
 }
 
+// offsetOf returns how many bytes after the start, or before the end, a stream begins.
+func offsetOf(r *http.Request) (int64, error) {
+	n, err := intParam(r, "offset", 0)
+	if err == nil && n < 0 {
+		err = fail(http.StatusBadRequest, "offset must not be negative; origin=end counts from the end")
+	}
+	return n, err
+}
+
 func followOf(r *http.Request, missing bool) (bool, error) {
 	if paramsOf(r).get("follow") == "" {
 		return missing, nil
@@ -142,7 +151,7 @@ func (s *Server) streamFile(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, fail(http.StatusBadRequest, "must provide a file name")
 	}
 	var err error
-	if req.Offset, err = intParam(r, "offset", 0); err != nil {
+	if req.Offset, err = offsetOf(r); err != nil {
 		return nil, err
 	}
 	if req.Origin, err = originOf(r); err != nil {
@@ -172,7 +181,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, fail(http.StatusBadRequest, "log type must be stdout or stderr")
 	}
 	var err error
-	if req.Offset, err = intParam(r, "offset", 0); err != nil {
+	if req.Offset, err = offsetOf(r); err != nil {
 		return nil, err
 	}
 	if req.Origin, err = originOf(r); err != nil {
