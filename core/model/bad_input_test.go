@@ -105,10 +105,16 @@ func TestRequestsThatCannotWorkAreRefusedWithTheirCause(t *testing.T) {
 		}), `count of device "gpu" is`},
 		"a disk that is no number of bytes": {func(j *model.Job) { j.TaskGroups[0].EphemeralDisk.SizeMB = 1 << 45 }, "size of ephemeral_disk is"},
 		"logs whose size overflows":         {ofTask(func(t *model.Task) { t.LogConfig.MaxFiles, t.LogConfig.MaxFileSizeMB = math.MaxInt64, 2 }), "log storage (18446744073709551616 MB) must be less"},
-		"a schedule that never fires":       {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 0 30 2 *", "0 9") }), "never fires"},
-		"a schedule without its end":        {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 8 * * *", "") }), "end: "},
-		"a schedule of no length":           {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 8 * * *", "0 8") }), "no length"},
-		"a schedule without cron block":     {ofTask(func(t *model.Task) { t.Schedule = &model.TaskSchedule{} }), "no cron block"},
+		"a checksum that nothing can have": {ofTask(func(t *model.Task) {
+			t.Artifacts = []*model.TaskArtifact{{GetterSource: "https://x/y", GetterMode: "any", GetterOptions: map[string]string{"checksum": "sha256:abc"}}}
+		}), `Artifact 1 validation failed: checksum "sha256:abc"`},
+		"a checksum that the node knows": {ofTask(func(t *model.Task) {
+			t.Artifacts = []*model.TaskArtifact{{GetterSource: "https://x/y", GetterMode: "any", GetterOptions: map[string]string{"checksum": "${NOMAD_META_sum}"}}}
+		}), ""},
+		"a schedule that never fires":   {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 0 30 2 *", "0 9") }), "never fires"},
+		"a schedule without its end":    {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 8 * * *", "") }), "end: "},
+		"a schedule of no length":       {ofTask(func(t *model.Task) { t.Schedule = cronOf("0 8 * * *", "0 8") }), "no length"},
+		"a schedule without cron block": {ofTask(func(t *model.Task) { t.Schedule = &model.TaskSchedule{} }), "no cron block"},
 		"a schedule of a hook": {ofTask(func(t *model.Task) {
 			t.Schedule, t.Lifecycle = cronOf("0 8 * * *", "0 9"), &model.TaskLifecycleConfig{Hook: "prestart"}
 		}), "because the group waits for it"},

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/drover-project/drover/core/checksum"
 )
 
 // MinMemoryMB is the least memory that a task may ask for.
@@ -194,6 +196,11 @@ func (t *Task) validatePaths(p *ValidationError) {
 		case "any", "file", "dir":
 		default:
 			p.addf("Artifact %d validation failed: invalid artifact mode %q; must be one of: any, file, dir", i+1, a.GetterMode)
+		}
+		if sum, ok := a.GetterOptions["checksum"]; ok && !strings.Contains(sum, "${") {
+			if err := checksum.Check(sum); err != nil {
+				p.addf("Artifact %d validation failed: %v", i+1, err)
+			}
 		}
 		if escapes("task", a.RelativeDest) {
 			p.addf("Artifact %d validation failed: artifact destination escapes allocation directory", i+1)

@@ -4,7 +4,6 @@
 package fetch
 
 import (
-	"encoding/hex"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	getter "github.com/hashicorp/go-getter"
 
 	"github.com/drover-project/drover/cmd/drover-artifact/unpack"
+	"github.com/drover-project/drover/core/checksum"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -42,8 +42,10 @@ func (j *job) check(source string) error {
 	if hasDotDot(subdir) || hasDotDot(u.Query().Get("filename")) {
 		return errdefs.InvalidArgumentf("the source has a path with \"..\"; write it without")
 	}
-	if err := checkChecksum(u.Query().Get("checksum")); err != nil {
-		return err
+	if sum := u.Query().Get("checksum"); sum != "" {
+		if err := checksum.Check(sum); err != nil {
+			return err
+		}
 	}
 	if a := u.Query().Get("archive"); a != "" && a != "false" && a != "0" && a != "true" && a != "1" {
 		if !slices.Contains(unpack.Kinds(), a) {
@@ -96,37 +98,6 @@ func parseExtraPath(text string) (extraPath, error) {
 		return extraPath{}, errdefs.InvalidArgumentf("artifact.filesystem_isolation_extra_paths has %q; write \"f:MODE:/PATH\" or \"d:MODE:/PATH\" with MODE of r, w, c, x", text)
 	}
 	return extraPath{file: kind == "f", mode: mode, path: filepath.Clean(path)}, nil
-}
-
-// digestBytes is the digest length of each checksum algorithm.
-var digestBytes = map[string]int{"md5": 16, "sha1": 20, "sha256": 32, "sha512": 64}
-
-// checkChecksum rejects a checksum with an unknown algorithm or the wrong length.
-func checkChecksum(text string) error {
-	if text == "" {
-		return nil
-	}
-	kind, value, ok := strings.Cut(text, ":")
-	if ok && kind == "file" {
-		u, err := url.Parse(value)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-			return errdefs.InvalidArgumentf("checksum file %q is not an http or https URL", value)
-		}
-		return nil
-	}
-	if !ok {
-		kind, value = "", text
-	}
-	raw, err := hex.DecodeString(value)
-	if err != nil {
-		return errdefs.InvalidArgumentf("checksum %q is not hexadecimal: %w", text, err)
-	}
-	for k, n := range digestBytes {
-		if len(raw) == n && (kind == "" || strings.EqualFold(kind, k)) {
-			return nil
-		}
-	}
-	return errdefs.InvalidArgumentf("checksum %q has no known type, or a length that does not fit its type; write md5:, sha1:, sha256:, sha512: or file: before it", text)
 }
 
 func hasDotDot(path string) bool {
