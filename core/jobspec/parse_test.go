@@ -268,3 +268,12 @@ func TestAGroupSaysWhatBecomesOfAllocsWithOtherResources(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAVariableWithAWrongValueIsNotCalledUnset(t *testing.T) {
+	for typ, text := range map[string]string{"number": "abc", "bool": "perhaps", "list(string)": "[a]"} {
+		_, err := jobspec.ParseHCL([]byte("variable \"v\" { \n type = "+typ+" \n }\njob \"a\" {}"), jobspec.Options{Filename: "a.nomad.hcl", Vars: map[string]string{"v": text}})
+		if err == nil || strings.Contains(err.Error(), "Unset variable") || typ != "list(string)" && !strings.Contains(err.Error(), `The value "`+text+`" of variable "v" is not a `+typ) {
+			t.Errorf("%s: %v", typ, err)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type variable struct {
 	name  string
 	typ   cty.Type
 	value cty.Value
+	wrong bool // a value was given that cannot be used, which an error says
 }
 
 // shortVariables converts variables { a = 1 } to blocks of one variable each.
@@ -68,6 +69,9 @@ func (d *decoder) defineVariables(blocks []*hclsyntax.Block, opts Options, ctx *
 	d.setFromArguments(declared, opts.Vars, opts.IgnoreUndeclared, ctx)
 	values := map[string]cty.Value{}
 	for _, v := range order {
+		if v.value == cty.NilVal && v.wrong {
+			continue
+		}
 		if v.value == cty.NilVal {
 			d.errorf(v.block.DefRange(), "Unset variable "+quoted(v.name), "A used variable must be set or have a default value; set it with -var '%s=VALUE', a -var-file or the environment variable %s%s.", v.name, envPrefixes[0], v.name)
 			continue
@@ -106,6 +110,7 @@ func (d *decoder) declare(b *hclsyntax.Block, ctx *hcl.EvalContext) *variable {
 		}
 	}
 	if a := b.Body.Attributes["default"]; a != nil {
+		v.wrong = true
 		value, diags := a.Expr.Value(&hcl.EvalContext{Functions: ctx.Functions})
 		d.diags = append(d.diags, diags...)
 		if !diags.HasErrors() {
@@ -116,6 +121,7 @@ func (d *decoder) declare(b *hclsyntax.Block, ctx *hcl.EvalContext) *variable {
 }
 
 func (d *decoder) set(v *variable, value cty.Value, r hcl.Range) {
+	v.wrong = true
 	tooLarge := valueSize(value, maxValueBytes) > maxValueBytes
 	converted, err := value, error(nil)
 	if !tooLarge {
@@ -129,7 +135,7 @@ func (d *decoder) set(v *variable, value cty.Value, r hcl.Range) {
 		d.errorf(r, "Value too large", "The value of variable %q is larger than %d bytes.", v.name, maxValueBytes)
 		return
 	}
-	v.value = converted
+	v.value, v.wrong = converted, false
 }
 
 // setFromEnv ignores undeclared variables, because the environment is shared by many
@@ -162,6 +168,7 @@ func startOf(source string) hcl.Range {
 
 // setText sets a variable from text: as is for strings, otherwise as an expression.
 func (d *decoder) setText(v *variable, text, source string, ctx *hcl.EvalContext) {
+	v.wrong = true
 	if v.typ == cty.String || v.typ == cty.DynamicPseudoType {
 		d.set(v, cty.StringVal(text), startOf(source))
 		return
@@ -170,15 +177,19 @@ func (d *decoder) setText(v *variable, text, source string, ctx *hcl.EvalContext
 		d.diags = append(d.diags, diags...)
 		return
 	}
+	value := cty.NilVal
 	expr, diags := hclsyntax.ParseExpression([]byte(text), source, hcl.InitialPos)
-	d.diags = append(d.diags, diags...)
-	if diags.HasErrors() {
-		return
-	}
-	d.budget.meter(expr)
-	value, diags := expr.Value(&hcl.EvalContext{Functions: ctx.Functions})
-	d.diags = append(d.diags, diags...)
 	if !diags.HasErrors() {
+		d.budget.meter(expr)
+		value, diags = expr.Value(&hcl.EvalContext{Functions: ctx.Functions})
+	}
+	switch {
+	case diags.HasErrors() && v.typ.IsPrimitiveType():
+		d.errorf(startOf(source), "Invalid value for variable", "The value %.100q of variable %q is not a %s.", text, v.name, v.typ.FriendlyName())
+	case diags.HasErrors():
+		d.diags = append(d.diags, diags...)
+	default:
+		d.diags = append(d.diags, diags...)
 		d.set(v, value, startOf(source))
 	}
 }
@@ -198,6 +209,7 @@ func (d *decoder) setFromFile(declared map[string]*variable, f VarFile, lenient 
 		if e, ok := a.Expr.(hclsyntax.Expression); ok {
 			d.budget.meter(e)
 		}
+		declared[name].wrong = true
 		value, diags := a.Expr.Value(&hcl.EvalContext{Functions: ctx.Functions})
 		d.diags = append(d.diags, diags...)
 		if !diags.HasErrors() {
