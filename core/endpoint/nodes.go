@@ -85,22 +85,18 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 	}
 	now := e.Now().UTC()
 	cmd := &fsm.UpdateNodeDrain{NodeID: n.ID, MarkEligible: req.MarkEligible, UpdatedAt: now.Unix()}
-	started, status, message := now.Truncate(time.Second), "draining", "Node drain strategy set"
-	if req.DrainSpec == nil {
-		status, message = "canceled", "Node drain complete"
-		if n.LastDrain != nil {
-			started = n.LastDrain.StartedAt
-		}
-	} else {
+	message := "Node drain complete"
+	if req.DrainSpec != nil {
+		message = "Node drain strategy set"
 		cmd.Strategy = &model.DrainStrategy{Deadline: req.DrainSpec.Deadline, IgnoreSystemJobs: req.DrainSpec.IgnoreSystemJobs, StartedAt: now}
 		if req.DrainSpec.Deadline > 0 {
 			cmd.Strategy.ForceDeadline = now.Add(req.DrainSpec.Deadline)
 		}
 	}
-	cmd.LastDrain = &model.DrainMetadata{StartedAt: started, UpdatedAt: now.Truncate(time.Second), Status: status, Meta: req.Meta}
-	if err := model.OperatorBounds.Check("the drain of node "+n.ID+": ", cmd.LastDrain); err != nil {
+	if err := model.OperatorBounds.Check("the drain of node "+n.ID+": ", &model.DrainMetadata{Meta: req.Meta}); err != nil {
 		return nil, err
 	}
+	cmd.LastDrain = lastDrain(n, req, now)
 	cmd.Event = e.event("Drain", message)
 	// The drain controller (core/control/drain) creates the evals for allocs that must
 	// leave; only a node that becomes eligible again needs evals from here.
@@ -114,6 +110,28 @@ func (e *Endpoint) DrainNode(ctx context.Context, req *api.NodeDrainRequest) (*a
 	out := nodeAnswer(index, cmd.Evals)
 	out.NodeModifyIndex = index
 	return out, nil
+}
+
+// lastDrain is what the node keeps of its drain. A change of a drain under way keeps when it
+// started and, unless the request has a message of its own, why. It is nil, which keeps what
+// is known, if there is no drain to end.
+func lastDrain(n *model.Node, req *api.NodeDrainRequest, now time.Time) *model.DrainMetadata {
+	if n.DrainStrategy == nil && req.DrainSpec == nil {
+		return nil
+	}
+	at := now.Truncate(time.Second)
+	out := model.DrainMetadata{StartedAt: at}
+	if n.DrainStrategy != nil && n.LastDrain != nil {
+		out = *n.LastDrain
+	}
+	out.UpdatedAt, out.Status = at, "draining"
+	if req.DrainSpec == nil {
+		out.Status = "canceled"
+	}
+	if len(req.Meta) > 0 || out.Meta == nil {
+		out.Meta = req.Meta
+	}
+	return &out
 }
 
 // PurgeNode removes a node; its allocs are replaced.
