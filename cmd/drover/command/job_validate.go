@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/jobspec"
@@ -52,7 +53,7 @@ func (s *session) invalid(res *api.JobValidateResponse, drivers *driverReport) e
 		return nil
 	}
 	placed := drivers.err()
-	others := errors.New("job validation failed: " + res.Error)
+	others := errors.New("job validation failed: " + strings.TrimSpace(res.Error))
 	if placed != nil {
 		others = drivers.others(res.ValidationErrors)
 	}
