@@ -93,7 +93,7 @@ func Summaries(groups []*model.GroupExplanation) (out []string) {
 			continue
 		}
 		if g.Missing == 0 {
-			out = append(out, fmt.Sprintf("Group %q: every allocation has a place, and %d of %d nodes could take one more.", g.Group, g.Open, g.Nodes))
+			out = append(out, fmt.Sprintf("Group %q: there is a place for every allocation, and %d of %d nodes could take one more.", g.Group, g.Open, g.Nodes))
 			continue
 		}
 		counts := map[string]int{}

@@ -191,7 +191,7 @@ func TestAJobDoesNotSayThatAllIsPlacedWhileAFailedDeploymentPlacesNothing(t *tes
 	})
 	says(t, job(), `Group "g": 1 allocations are lacking that nothing places now; 0 of 1 nodes could take one more.`,
 		"A version whose deployment has failed gets no allocations that it never had; those that fail or are lost are still replaced. Register a changed job, or go back with drover job revert.")
-	if all := strings.Join(job().Says, "\n"); strings.Contains(all, "every allocation has a place") || job().Groups[0].Absent != 1 {
+	if all := strings.Join(job().Says, "\n"); strings.Contains(all, "a place for every allocation") || job().Groups[0].Absent != 1 {
 		t.Errorf("one of 3 is lacking:\n%s", all)
 	}
 }
@@ -228,7 +228,7 @@ func TestAJobNamesTheFailedAllocsThatNothingReplaces(t *testing.T) {
 	job.TaskGroups[0].Count, job.TaskGroups[0].Update, job.TaskGroups[0].ReschedulePolicy.Attempts = 1, nil, 0
 	b.update(func(tx *state.Tx) error { tx.UpsertJob(&job, nil); return nil })
 	placed := b.run().Plan.Place[0]
-	says(t, b.explain(now).Job(b.View().JobByID("default", "web")), `Group "g": every allocation has a place`)
+	says(t, b.explain(now).Job(b.View().JobByID("default", "web")), `Group "g": there is a place for every allocation`)
 	b.update(func(tx *state.Tx) error {
 		return tx.UpdateAllocFromClient(&model.AllocReport{ID: placed.ID, ClientStatus: model.AllocClientStatusFailed}, now.UnixNano())
 	})

@@ -66,9 +66,11 @@ func (s *session) notPlaced(eval *model.Evaluation) error {
 }
 
 // awaitEval waits until an evaluation is processed. It does not wait for follow-up
-// evaluations that start later (rescheduling, rolling updates).
+// evaluations that start later (rescheduling, rolling updates). If it has to wait, it says
+// why.
 func (s *session) awaitEval(ctx context.Context, id string) (*model.Evaluation, error) {
 	q := &client.Query{}
+	seen, said := uint64(0), ""
 	for {
 		eval, meta, err := s.client.Evaluation(ctx, id, false, q)
 		if err != nil {
@@ -77,8 +79,23 @@ func (s *session) awaitEval(ctx context.Context, id string) (*model.Evaluation, 
 		if eval.TerminalStatus() || eval.Status == model.EvalStatusBlocked {
 			return eval, nil
 		}
+		if eval.ModifyIndex == seen {
+			said = s.whyPending(ctx, id, said)
+		}
+		seen = eval.ModifyIndex
 		q.WaitIndex, q.WaitTime = meta.Index, 5*time.Second
 	}
+}
+
+// whyPending prints what a pending evaluation waits for, unless that was said before. It
+// returns what has been said.
+func (s *session) whyPending(ctx context.Context, id, said string) string {
+	x, err := s.client.ExplainEvaluation(ctx, id)
+	if err != nil || len(x.Says) == 0 || x.Says[0] == said {
+		return said // servers of the reference do not explain
+	}
+	s.step("Evaluation %q is pending. %s", s.id(id), visible(x.Says[0]))
+	return x.Says[0]
 }
 
 func (s *session) listPlaced(ctx context.Context, evalID string) error {

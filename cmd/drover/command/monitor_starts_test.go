@@ -60,3 +60,14 @@ func TestAMonitorNeedsNoProgress(t *testing.T) {
 		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
 	}
 }
+
+func TestAnEvaluationThatStaysPendingSaysWhy(t *testing.T) {
+	f := newFake(t, world())
+	pending := `{"ID":"` + evalID + `","Namespace":"default","JobID":"web","Status":"pending","ModifyIndex":7}`
+	f.answers["GET /v1/evaluation/"+evalID] = []string{pending, pending, pending, pending, strings.Replace(pending, "pending", "complete", 1)}
+	f.answers["GET /v1/evaluation/"+evalID+"/explain"] = []string{`{"Says":["The scheduler is paused."]}`}
+	r := f.at(t, nil, "eval", "status", "-monitor", evalID)
+	if r.code != 0 || strings.Count(r.out, `Evaluation "`+evalID[:8]+`" is pending. The scheduler is paused.`) != 1 {
+		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
+	}
+}
