@@ -111,10 +111,7 @@ const minHeartbeatTTL = time.Second
 // heartbeatProblems lists the invalid values of nodes' leases.
 func (s *Server) heartbeatProblems() []string {
 	var out []string
-	if d := Duration(s.HeartbeatGrace, 0); d < 0 {
-		out = append(out, fmt.Sprintf("server.heartbeat_grace %q must not be negative", s.HeartbeatGrace))
-	}
-	if d := Duration(s.MinHeartbeatTTL, minHeartbeatTTL); d < minHeartbeatTTL {
+	if d := Duration(s.MinHeartbeatTTL, minHeartbeatTTL); 0 <= d && d < minHeartbeatTTL {
 		out = append(out, fmt.Sprintf("server.min_heartbeat_ttl %q must be %s or more", s.MinHeartbeatTTL, minHeartbeatTTL))
 	}
 	return out
@@ -126,7 +123,7 @@ func (l *Limits) problems() []string {
 	for _, timeout := range []struct{ key, value string }{
 		{"rpc_handshake_timeout", l.RPCHandshakeTimeout}, {"https_handshake_timeout", l.HTTPSHandshakeTimeout},
 	} {
-		if d := Duration(timeout.value, time.Second); d <= 0 {
+		if d := Duration(timeout.value, time.Second); d == 0 {
 			out = append(out, fmt.Sprintf("limits.%s %q must be longer than 0", timeout.key, timeout.value))
 		}
 	}
@@ -154,7 +151,7 @@ func (t *PlanRejectionTracker) problems() (out []string) {
 	if t.NodeThreshold < 0 || t.NodeThreshold > maxPlanRejections {
 		out = append(out, fmt.Sprintf("server.plan_rejection_tracker.node_threshold %d must be between 1 and %d", t.NodeThreshold, maxPlanRejections))
 	}
-	if d := Duration(t.NodeWindow, time.Minute); d <= 0 {
+	if d := Duration(t.NodeWindow, time.Minute); d == 0 {
 		out = append(out, fmt.Sprintf("server.plan_rejection_tracker.node_window %q must be longer than 0", t.NodeWindow))
 	}
 	return out

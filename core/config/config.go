@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -171,16 +170,6 @@ type HostVolumes map[string]HostVolume
 type HostVolume struct {
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"read_only,omitempty"`
-}
-
-// volumeProblems returns what is wrong with the directories of dynamic host volumes.
-func (c *Client) volumeProblems() (out []string) {
-	for _, dir := range [][2]string{{"host_volumes_dir", c.HostVolumesDir}, {"host_volume_plugin_dir", c.HostVolumePluginDir}} {
-		if dir[1] != "" && !filepath.IsAbs(dir[1]) {
-			out = append(out, fmt.Sprintf("client.%s %q must be an absolute path", dir[0], dir[1]))
-		}
-	}
-	return out
 }
 
 // HostNetworks are named address ranges of the node.
@@ -342,6 +331,7 @@ func DevDefaults() *Config {
 
 // Finish fills in derived values and validates the configuration.
 func (c *Config) Finish() error {
+	c.fillEmpty()
 	if c.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -365,9 +355,6 @@ func (c *Config) Finish() error {
 	if c.DataDir == "" && !c.Dev {
 		add("data_dir is missing: set it in the configuration or with -data-dir")
 	}
-	if c.DataDir != "" && !filepath.IsAbs(c.DataDir) {
-		add("data_dir %q must be an absolute path", c.DataDir)
-	}
 	for name, port := range map[string]int{"http": c.Ports.HTTP, "rpc": c.Ports.RPC, "serf": c.Ports.Serf} {
 		if port < 0 || port > 65535 {
 			add("ports.%s %d is not a port (0 to 65535)", name, port)
@@ -379,14 +366,12 @@ func (c *Config) Finish() error {
 	if err := model.CheckReservedPorts("client.reserved.reserved_ports", c.Client.Reserved.Ports); err != nil {
 		add("%s", strings.Join(model.Problems(err), "; "))
 	}
-	for key, text := range c.durations() {
-		if _, err := ParseDuration(text); err != nil {
-			add("%s: %q is not a duration such as \"30s\"", key, text)
-		}
-	}
+	problems = append(problems, c.durationProblems()...)
+	problems = append(problems, c.numberProblems()...)
+	problems = append(problems, c.pathProblems()...)
+	problems = append(problems, c.textProblems()...)
 	problems = append(problems, c.Client.gcProblems()...)
 	problems = append(problems, c.Client.capacityProblems()...)
-	problems = append(problems, c.Client.volumeProblems()...)
 	problems = append(problems, c.Client.Users.problems()...)
 	problems = append(problems, c.Server.heartbeatProblems()...)
 	problems = append(problems, c.Server.PlanRejections.problems()...)
@@ -413,7 +398,7 @@ func (c *Config) Finish() error {
 		p := c.Plugins[name]
 		problems = append(problems, p.Problems(fmt.Sprintf("plugin %q", name))...)
 	}
-	c.Warnings = append(c.Warnings, slices.Concat(c.networkWarnings(), c.dnsWarnings(), c.consulWarnings())...)
+	c.Warnings = append(c.Warnings, slices.Concat(c.networkWarnings(), c.dnsWarnings(), c.consulWarnings(), c.TLS.warnings())...)
 	if len(problems) > 0 {
 		return errdefs.InvalidArgumentf("the configuration is not usable:\n  * %s", strings.Join(problems, "\n  * "))
 	}

@@ -34,14 +34,11 @@ func (s *Server) jobProblems() []string {
 	return append(out, s.historyProblems()...)
 }
 
-// historyProblems lists the invalid bounds of the history. Texts that are no durations are
-// found with all others.
+// historyProblems lists the invalid bounds of the history, except its age, which
+// durationProblems checks.
 func (s *Server) historyProblems() (out []string) {
 	if _, err := s.HistorySize(0); err != nil {
 		out = append(out, fmt.Sprintf("server.history_max_size: %q is not a size such as \"32MiB\", up to %s", s.HistoryMaxSize, humanize.IBytes(maxHistory)))
-	}
-	if Duration(s.HistoryMaxAge, 0) < 0 {
-		out = append(out, fmt.Sprintf("server.history_max_age %q is negative; \"0\" switches the history off", s.HistoryMaxAge))
 	}
 	return out
 }

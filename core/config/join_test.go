@@ -82,7 +82,7 @@ func TestHowAServerFindsOthers(t *testing.T) {
 			0, config.Join{ServerJoin: config.ServerJoin{StartJoin: []string{"a:4648"}, RetryJoin: []string{"b:4648"}, RetryInterval: "1s"}, RetryMax: 2}},
 	} {
 		c := config.Defaults()
-		if err := c.Merge("a.hcl", []byte("data_dir = \"/tmp/x\"\nserver {\nenabled = true\nencrypt = \"secret\"\n"+text+"\n}")); err != nil {
+		if err := c.Merge("a.hcl", []byte("data_dir = \"/tmp/x\"\nserver {\nenabled = true\nencrypt = \"cg8StVXbQJ0gPvMd9o7yrg==\"\n"+text+"\n}")); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Finish(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/drover-project/drover/core/hcl1"
@@ -113,6 +113,7 @@ func (c *Config) Merge(name string, src []byte) error {
 		slices.Sort(unknown)
 		return errdefs.InvalidArgumentf("%s: unknown key %s; see docs/configuration.md for the keys", name, strings.Join(unknown, ", "))
 	}
+	c.joinNamed(tree)
 	text, err := json.Marshal(tree)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -157,7 +158,7 @@ func parseTree(name string, src []byte) (map[string]any, error) {
 	}
 	var tree map[string]any
 	if !diags.HasErrors() {
-		tree, diags = bodyTree(file.Body.(*hclsyntax.Body), 0)
+		tree, diags = bodyTree(file.Body.(*hclsyntax.Body), 0, false)
 	}
 	if diags.HasErrors() {
 		lines.Restore(diags, src)
@@ -216,8 +217,9 @@ func blocksOf(v any) []any {
 const maxDepth = 16
 
 // bodyTree converts a body to generic values: a block is a map under its type and, if
-// it has a label, under its label.
-func bodyTree(body *hclsyntax.Body, depth int) (map[string]any, hcl.Diagnostics) {
+// it has a label, under its label. Several of one type are joined, except in a plugin's
+// config (inPlugin), where they become a list: the plugin may take several.
+func bodyTree(body *hclsyntax.Body, depth int, inPlugin bool) (map[string]any, hcl.Diagnostics) {
 	var diags hcl.Diagnostics
 	out := map[string]any{}
 	if depth > maxDepth {
@@ -230,7 +232,7 @@ func bodyTree(body *hclsyntax.Body, depth int) (map[string]any, hcl.Diagnostics)
 			continue
 		}
 		text, err := ctyjson.SimpleJSONValue{Value: v}.MarshalJSON()
-		if err != nil || !v.IsWhollyKnown() || v.Type() == cty.DynamicPseudoType {
+		if err != nil || !v.IsWhollyKnown() {
 			diags = append(diags, &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Value is not known", Subject: attr.SrcRange.Ptr()})
 			continue
 		}
@@ -240,17 +242,11 @@ func bodyTree(body *hclsyntax.Body, depth int) (map[string]any, hcl.Diagnostics)
 		}
 	}
 	for _, block := range body.Blocks {
-		inner, d := bodyTree(block.Body, depth+1)
+		inner, d := bodyTree(block.Body, depth+1, inPlugin || block.Type == "config")
 		diags = append(diags, d...)
-		if depth == 0 && block.Type == "consul" && len(block.Labels) == 0 { // there may be several
-			switch others := out["consul"].(type) {
-			case []any:
-				out["consul"] = append(others, inner)
-			case map[string]any:
-				out["consul"] = []any{others, inner}
-			default:
-				out["consul"] = inner
-			}
+		several := inPlugin || depth == 0 && block.Type == "consul"
+		if earlier, given := out[block.Type]; given && several && len(block.Labels) == 0 {
+			out[block.Type] = append(blocksOf(earlier), inner)
 			continue
 		}
 		at := out
@@ -263,8 +259,35 @@ func bodyTree(body *hclsyntax.Body, depth int) (map[string]any, hcl.Diagnostics)
 			at = next
 		}
 		for k, v := range inner {
-			at[k] = v
+			at[k] = joined(at[k], v)
 		}
 	}
 	return out, diags
+}
+
+// joinNamed adds to the blocks of a file that have a name what earlier files say of them,
+// because the decoder would replace them.
+func (c *Config) joinNamed(tree map[string]any) {
+	earlier := c.tree()
+	for _, path := range []string{"plugin", "client.host_volume", "client.host_network"} {
+		before, now := block(earlier, path), block(tree, path)
+		for name, value := range now {
+			now[name] = joined(before[name], value)
+		}
+	}
+}
+
+// joined returns a block with the keys of two, of which the later one wins. Values that are
+// not both blocks cannot be joined: the later one replaces the earlier one.
+func joined(earlier, later any) any {
+	before, isBlock := earlier.(map[string]any)
+	after, both := later.(map[string]any)
+	if !isBlock || !both {
+		return later
+	}
+	out := maps.Clone(before)
+	for key, value := range after {
+		out[key] = joined(out[key], value)
+	}
+	return out
 }

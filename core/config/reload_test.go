@@ -19,7 +19,7 @@ func TestAReloadTakesTheKeysThatCanChangeAndNamesTheOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := finish(t, "log_level = \"DEBUG\"\nregion = \"eu\"\nclient {\n  meta { rack = \"b\" }\n  servers = [\"x:1\"]\n  server_join { retry_interval = \"7s\" }\n}\ntls {\n  ca_file = \"/b\"\n  rpc = true\n cert_file = \"/c\"\n key_file = \"/d\"\n}\nserver {\n  encrypt = \"c2VjcmV0\"\n num_schedulers = 3\n}\n")
+	next, err := finish(t, "log_level = \"DEBUG\"\nregion = \"eu\"\nclient {\n  meta { rack = \"b\" }\n  servers = [\"x:1\"]\n  server_join { retry_interval = \"7s\" }\n}\ntls {\n  ca_file = \"/b\"\n  rpc = true\n cert_file = \"/c\"\n key_file = \"/d\"\n}\nserver {\n  encrypt = \"cg8StVXbQJ0gPvMd9o7yrg==\"\n num_schedulers = 3\n}\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (s *Server) clusterProblems() (out []string) {
 	for key, text := range map[string]string{
 		"root_key_rotation_threshold": s.RootKeyRotation, "root_key_gc_threshold": s.RootKeyGC, "root_key_gc_interval": s.RootKeyInterval,
 	} {
-		if d, err := ParseDuration(text); err == nil && text != "" && d < time.Second {
+		if d, err := ParseDuration(text); err == nil && text != "" && 0 <= d && d < time.Second {
 			out = append(out, fmt.Sprintf("server.%s: %q is less than 1s", key, text))
 		}
 	}

@@ -44,10 +44,10 @@ const leastInterval = 100 * time.Millisecond
 
 func (t *Telemetry) problems() []string {
 	var out []string
-	if d, err := ParseDuration(t.CollectionInterval); err == nil && d < leastInterval {
+	if d, err := ParseDuration(t.CollectionInterval); err == nil && 0 <= d && d < leastInterval {
 		out = append(out, fmt.Sprintf("telemetry.collection_interval: %q is less than %s", t.CollectionInterval, leastInterval))
 	}
-	if d, err := ParseDuration(t.InMemoryCollectionInterval); err == nil && d < time.Second {
+	if d, err := ParseDuration(t.InMemoryCollectionInterval); err == nil && 0 <= d && d < time.Second {
 		out = append(out, fmt.Sprintf("telemetry.in_memory_collection_interval: %q is less than 1s", t.InMemoryCollectionInterval))
 	}
 	for _, rule := range t.PrefixFilter {

@@ -81,3 +81,17 @@ func (t *TLS) problems() []string {
 	slices.Sort(out)
 	return out
 }
+
+// warnings names the keys that say how TLS is spoken where it is not spoken at all.
+func (t *TLS) warnings() (out []string) {
+	if files := t.CAFile + t.CertFile + t.KeyFile; files != "" && !t.HTTP && !t.RPC {
+		out = append(out, "tls.ca_file, cert_file and key_file do nothing without tls.http or tls.rpc: no port speaks TLS")
+	}
+	if t.VerifyHTTPSClient && !t.HTTP {
+		out = append(out, "tls.verify_https_client does nothing without tls.http: the HTTP API takes everyone")
+	}
+	if t.VerifyServerHostname && !t.RPC {
+		out = append(out, "tls.verify_server_hostname does nothing without tls.rpc: servers and nodes speak without TLS")
+	}
+	return out
+}
