@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -255,11 +256,16 @@ func (a *Agent) noteDriverEvent(of string, ev driver.TaskEvent) {
 	}
 }
 
-// probe inspects the machine, and warns of host networks without addresses.
+// probe inspects the machine, and warns of settings that do not suit it.
 func (a *Agent) probe(ctx context.Context) *fingerprint.Facts {
 	facts := fingerprint.Probe(ctx, a.cfg.Fingerprint)
-	for _, name := range facts.Addressless {
-		a.cfg.Logger.Warn("no address of this machine belongs to the host network: jobs that want it are not placed here", "host_network", name)
+	for _, problem := range facts.Problems {
+		a.cfg.Logger.Warn(problem)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.cfg.Node.HostVolumes)) {
+		if _, err := os.Stat(a.cfg.Node.HostVolumes[name].Path); err != nil {
+			a.cfg.Logger.Warn("the directory of a host volume cannot be used, so allocs that want it do not start", "host_volume", name, "error", err)
+		}
 	}
 	return facts
 }

@@ -53,9 +53,9 @@ type Facts struct {
 	// Reserved are the resources that allocs may not use: Options.Reserved, with the
 	// compute of its cores.
 	Reserved *model.NodeReservedResources
-	// Addressless are the names of the Options.HostNetworks to which no address of the
-	// machine belongs.
-	Addressless []string
+	// Problems are sentences about overrides that keep tasks from the node, because they do
+	// not suit the machine.
+	Problems []string
 }
 
 // Version that scheduling constraints on nomad.version compare against: the
@@ -79,6 +79,7 @@ func Probe(ctx context.Context, o Options) *Facts {
 	f.set("nomad.service_discovery", strconv.FormatBool(!o.NoServices))
 	f.set("unique.advertise.address", o.AdvertiseHTTP)
 	f.set("os.signals", strings.Join(signals(), ","))
+	f.checkReserved()
 	return f
 }
 
@@ -166,6 +167,26 @@ func (f *Facts) reserve(asked *model.NodeReservedResources, cores, total int) {
 	cpu := &f.Reserved.Cpu
 	cpu.ReservedCpuCores = slices.DeleteFunc(slices.Clone(cpu.ReservedCpuCores), func(c uint16) bool { return int(c) >= cores })
 	cpu.CpuShares = min(cpu.CpuShares+uint64(len(cpu.ReservedCpuCores)*total/cores), uint64(total))
+}
+
+// checkReserved names the resources of which nothing is left for allocs.
+func (f *Facts) checkReserved() {
+	for _, r := range []struct {
+		key              string
+		reserved, usable uint64
+	}{
+		{"cpu", f.Reserved.Cpu.CpuShares, uint64(f.Resources.Cpu.CpuShares)},
+		{"memory", f.Reserved.Memory.MemoryMB, uint64(f.Resources.Memory.MemoryMB)},
+		{"disk", f.Reserved.Disk.DiskMB, uint64(f.Resources.Disk.DiskMB)},
+	} {
+		if r.reserved > 0 && r.reserved >= r.usable {
+			f.problem("client.reserved.%s leaves nothing for allocs: %d of %d are reserved, so nothing is placed here", r.key, r.reserved, r.usable)
+		}
+	}
+}
+
+func (f *Facts) problem(format string, args ...any) {
+	f.Problems = append(f.Problems, fmt.Sprintf(format, args...))
 }
 
 func (f *Facts) probeMemory(ctx context.Context, o Options) {

@@ -29,7 +29,7 @@ func (f *Facts) probeHostNetworks(o Options) {
 		}
 		switch {
 		case len(found) == 0:
-			f.Addressless = append(f.Addressless, name)
+			f.problem("client.host_network %q: no address of this machine belongs to it, so jobs that want it are not placed here", name)
 		case name == model.DefaultHostNetwork: // the operator's network replaces the interface's
 			f.dropAddresses(name)
 		}

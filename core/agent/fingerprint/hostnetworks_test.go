@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/core/agent/fingerprint"
@@ -23,6 +24,23 @@ func onHostNetwork(f *fingerprint.Facts, name string) (out []string) {
 		}
 	}
 	return out
+}
+
+func TestOverridesThatKeepTasksFromTheNodeAreNamed(t *testing.T) {
+	f := fingerprint.Probe(t.Context(), fingerprint.Options{
+		Interface: "no-such-interface", CPUTotalCompute: 1000, MemoryMB: 100, DiskTotalMB: 100,
+		Reserved: &model.NodeReservedResources{
+			Cpu: model.NodeReservedCpuResources{CpuShares: 1000}, Memory: model.NodeReservedMemoryResources{MemoryMB: 200}, Disk: model.NodeReservedDiskResources{DiskMB: 99},
+		},
+	})
+	want := []string{
+		`client.network_interface: this machine has no interface "no-such-interface", so jobs that want ports are not placed here`,
+		"client.reserved.cpu leaves nothing for allocs: 1000 of 1000 are reserved, so nothing is placed here",
+		"client.reserved.memory leaves nothing for allocs: 200 of 100 are reserved, so nothing is placed here",
+	}
+	if !slices.Equal(f.Problems, want) {
+		t.Errorf("got %q, want %q", f.Problems, want)
+	}
 }
 
 func TestAHostNetworkHasTheAddressesOfItsBlockAndItsInterface(t *testing.T) {
@@ -48,8 +66,11 @@ func TestAHostNetworkHasTheAddressesOfItsBlockAndItsInterface(t *testing.T) {
 			t.Errorf("%s: %q, want %q first", name, got, want)
 		}
 	}
-	if want := []string{"neither", "none", "nowhere"}; !slices.Equal(f.Addressless, want) {
-		t.Errorf("without an address are %v, want %v", f.Addressless, want)
+	said := strings.Join(f.Problems, "\n")
+	for _, name := range []string{"neither", "none", "nowhere"} {
+		if want := fmt.Sprintf("client.host_network %q: no address of this machine belongs to it", name); len(f.Problems) != 3 || !strings.Contains(said, want) {
+			t.Errorf("the problems are %q, want one that says %s", f.Problems, want)
+		}
 	}
 	devices := map[string]bool{}
 	for _, n := range f.Resources.NodeNetworks {

@@ -14,6 +14,9 @@ import (
 func (f *Facts) probeNetwork(o Options) {
 	ifi := chosen(o.Interface)
 	if ifi == nil {
+		if o.Interface != "" {
+			f.problem("client.network_interface: this machine has no interface %q, so jobs that want ports are not placed here", o.Interface)
+		}
 		return
 	}
 	addrs, err := ifi.Addrs()
