@@ -31,3 +31,6 @@ func Remembered(log hclog.Logger) int { return len(log.(*onceLogger).saying.last
 
 // NewStderrLogger is the logger that go-plugin gets.
 func NewStderrLogger(log hclog.Logger) hclog.Logger { return &stderrLogger{Logger: log} }
+
+// Killed tells the logger that the host has killed the process.
+func Killed(log hclog.Logger) { log.(*stderrLogger).killed.Store(true) }

@@ -152,6 +152,7 @@ func (l *Launcher) Launch(ctx context.Context, f File) (*Process, error) {
 		return p, err
 	}
 	if serves := profileOf(p.Info); serves != profile {
+		p.out.logger.Debug("the plugin serves another kind than expected, so it is started again with the rights for that kind", "expected", profile, "kind", serves)
 		p.Kill()
 		if known && serves == confine.ProfileDriver {
 			return nil, errdefs.FailedPreconditionf("plugin %s: its versions before were of the kind %s, and this one says that it is a driver, which would give it all rights of the agent; "+

@@ -12,13 +12,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 )
 
 // output is the destination of one process's output.
 type output struct {
-	logger hclog.Logger // for go-plugin, which reads stderr with it
+	logger *stderrLogger // for go-plugin, which reads stderr with it
 	tail   *tail
 	stdout *printed
 	stderr *printed // standard error of a process that writes to os.Stderr after Serve
@@ -100,7 +101,8 @@ func (p *printed) say(line string) {
 type stderrLogger struct {
 	hclog.Logger
 	stacks *stacks
-	lines  bool // it is the one for lines, and not that for go-plugin's own messages
+	lines  bool        // it is the one for lines, and not that for go-plugin's own messages
+	killed atomic.Bool // the host has killed the process, so its end is no error
 }
 
 // Named implements hclog.Logger: go-plugin names the logger for lines.
@@ -128,6 +130,16 @@ func (l *stderrLogger) Info(msg string, args ...any) {
 		return
 	}
 	l.Logger.Debug(msg, args...)
+}
+
+// Error implements hclog.Logger. That a process which the host has killed did not end in order
+// is no news either: whoever killed it says why.
+func (l *stderrLogger) Error(msg string, args ...any) {
+	if l.killed.Load() {
+		l.Logger.Debug(msg, args...)
+		return
+	}
+	l.Logger.Error(msg, args...)
 }
 
 // maxStacks limits the file of stacks, in bytes.

@@ -24,3 +24,14 @@ func TestThatAPluginHasEndedInOrderIsNotInTheLog(t *testing.T) {
 		t.Errorf("logged\n%s", text)
 	}
 }
+
+func TestThatAPluginEndsWhichTheHostHasKilledIsNoError(t *testing.T) {
+	var out bytes.Buffer
+	log := process.NewStderrLogger(hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Info}))
+	process.Killed(log)
+	log.Error("plugin process exited", "error", "signal: killed")
+	log.Named("consul").Error("what the plugin says")
+	if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "[ERROR] what the plugin says") {
+		t.Errorf("logged\n%s", text)
+	}
+}

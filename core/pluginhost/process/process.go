@@ -127,6 +127,7 @@ func (p *Process) Stop() {
 // Kill ends the process at once. It is for a hung process, which does not react to a
 // request to end.
 func (p *Process) Kill() {
+	p.out.logger.killed.Store(true)
 	p.signalKill()
 	p.client.end(endLimit)
 	p.clear()
