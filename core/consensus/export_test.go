@@ -86,3 +86,6 @@ func NewRepeats(logger hclog.Logger, now func() time.Time) (log hclog.Logger, fo
 func Member(id, address string) any {
 	return raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(address)}
 }
+
+// Ends tells a log of NewRepeats that the node closes.
+func Ends(log hclog.Logger) { log.(*repeats).ending.Store(true) }

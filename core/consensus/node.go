@@ -25,6 +25,7 @@ type Node struct {
 	transport transport
 	stores    stores
 	logger    hclog.Logger
+	brief     *repeats // what raft and its transport log with
 	// closing ends when the node closes, which aborts snapshots; cancel ends it.
 	cancel context.CancelFunc
 	// broken is the reason why the state machine cannot continue. If it is set, writes
@@ -68,6 +69,7 @@ func Open(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	brief := newRepeats(logger)
+	n.brief = brief
 	n.stores, n.transport = st, openTransport(cfg, st.log, brief, &n.running)
 	if err := n.start(cfg, brief, adapter{machine: cfg.Machine, closing: closing, fatal: fatal}); err != nil {
 		cancel()
@@ -206,6 +208,7 @@ func (n *Node) timeoutNow() {
 // server from the raft configuration.
 func (n *Node) Close() error {
 	n.snapshotAtStop()
+	n.brief.ending.Store(true)
 	n.cancel()
 	err := errors.Join(n.classify("stop raft", n.stop()), n.transport.Close())
 	n.background.Wait()

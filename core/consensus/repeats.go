@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -34,6 +35,8 @@ var attempts = map[string]bool{
 type repeats struct {
 	hclog.Logger
 	now func() time.Time
+	// ending says that the node closes: that raft's connections break then is no news.
+	ending atomic.Bool
 
 	mu   sync.Mutex
 	seen map[repeat]*repeated
@@ -52,12 +55,20 @@ func newRepeats(logger hclog.Logger) *repeats {
 }
 
 func (r *repeats) Error(text string, args ...any) {
+	if r.ending.Load() {
+		r.Logger.Debug(text, args...)
+		return
+	}
 	if args, ok := r.fresh(text, args); ok {
 		r.Logger.Error(text, args...)
 	}
 }
 
 func (r *repeats) Warn(text string, args ...any) {
+	if r.ending.Load() {
+		r.Logger.Debug(text, args...)
+		return
+	}
 	if args, ok := r.fresh(text, args); ok {
 		r.Logger.Warn(text, args...)
 	}

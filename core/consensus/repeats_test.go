@@ -68,3 +68,14 @@ func TestTheLogTellsOnceThatAServerIsDownAndThatElectionsFail(t *testing.T) {
 	log.Warn("Election timeout reached, restarting election")
 	count(2, "Election timeout reached")
 }
+
+func TestThatConnectionsBreakAtAStopIsNoError(t *testing.T) {
+	var out bytes.Buffer
+	log, _ := consensus.NewRepeats(hclog.New(&hclog.LoggerOptions{Output: &out}), time.Now)
+	consensus.Ends(log)
+	log.Error("failed to decode incoming command", "error", errors.New("use of closed network connection"))
+	log.Warn("failed to contact", "server-id", "c")
+	if out.Len() > 0 {
+		t.Errorf("logged\n%s", out.String())
+	}
+}

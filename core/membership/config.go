@@ -92,7 +92,7 @@ func (c Config) tags() (map[string]string, error) {
 }
 
 // serf returns the configuration of the library.
-func (c Config) serf(events chan serf.Event, merge serf.MergeDelegate) (*serf.Config, error) {
+func (c Config) serf(events chan serf.Event, merge serf.MergeDelegate, log *quiet) (*serf.Config, error) {
 	tags, err := c.tags()
 	if err != nil {
 		return nil, err
@@ -106,12 +106,11 @@ func (c Config) serf(events chan serf.Event, merge serf.MergeDelegate) (*serf.Co
 	out.DisableCoordinates = true
 	out.EnableNameConflictResolution = true
 	out.RejoinAfterLeave = c.RejoinAfterLeave
-	quiet := newQuiet(c.Logger)
-	out.LogOutput = quiet
+	out.LogOutput = log
 	if out.MemberlistConfig, err = c.memberlist(); err != nil {
 		return nil, err
 	}
-	out.MemberlistConfig.LogOutput = quiet
+	out.MemberlistConfig.LogOutput = log
 	if c.Fast {
 		out.LeavePropagateDelay, out.ReconnectInterval, out.BroadcastTimeout = 100*time.Millisecond, time.Second, time.Second
 	}

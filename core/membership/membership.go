@@ -74,6 +74,7 @@ type Membership struct {
 	cfg    Config
 	serf   *serf.Serf
 	logger hclog.Logger
+	log    *quiet // what the library logs with
 	events chan serf.Event
 	stop   chan struct{} // closed to end watch
 	done   chan struct{} // closed when watch has ended
@@ -102,8 +103,8 @@ func Start(cfg Config) (*Membership, error) {
 		cfg: cfg, logger: cfg.Logger.Named("membership"), events: make(chan serf.Event, 256), done: make(chan struct{}),
 		stop: make(chan struct{}), ready: make(chan struct{}), failed: make(chan error, 1), changed: make(chan struct{}),
 	}
-	m.cfg.Logger = m.logger
-	conf, err := m.cfg.serf(m.events, m)
+	m.cfg.Logger, m.log = m.logger, newQuiet(m.logger)
+	conf, err := m.cfg.serf(m.events, m, m.log)
 	if err != nil {
 		return nil, err
 	}
@@ -318,6 +319,7 @@ func (m *Membership) expectEnd() {
 // once.
 func (m *Membership) Close() error {
 	m.expectEnd()
+	m.log.ending.Store(true)
 	err := m.serf.Shutdown()
 	m.endWatch()
 	if err != nil {

@@ -93,6 +93,14 @@ func (s *server) sees(other, status string) {
 	})
 }
 
+func TestThatAServerStopsIsNoWarning(t *testing.T) {
+	s := start(t, "s1", nil)
+	s.stop()
+	if text := s.log.String(); text != "" {
+		t.Errorf("logged\n%s", text)
+	}
+}
+
 func TestServersFindEachOtherAndSeeWhoFailsAndWhoLeaves(t *testing.T) {
 	a, b, c := start(t, "a", nil), start(t, "b", nil), start(t, "c", nil)
 	changed := a.Changed()

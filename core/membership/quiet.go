@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,6 +25,8 @@ const (
 // quiet passes on the log of the library, and leaves out repeated warnings and errors.
 type quiet struct {
 	logger hclog.Logger
+	// ending says that the gossip ends: that it does is no news.
+	ending atomic.Bool
 
 	mu   sync.Mutex
 	seen map[string]*repeated // by kind of message
@@ -49,6 +52,9 @@ func (q *quiet) Write(p []byte) (int, error) {
 	if !found || !closed {
 		q.logger.Debug(string(bytes.TrimSpace(p)))
 		return len(p), nil
+	}
+	if q.ending.Load() {
+		level = "DEBUG"
 	}
 	switch level {
 	case "ERR", "ERROR":
