@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/drover-project/drover/core/nearest"
 )
 
 // fit changes values of a file to the types of their keys where the reference's
@@ -24,6 +26,9 @@ func fit(t reflect.Type, tree map[string]any, path string) (unknown []string) {
 		case reflect.Struct:
 			var known bool
 			if of, known = keyOf(t, key); !known {
+				if meant := nearest.Of(key, keysOf(t)); meant != "" {
+					at += " (did you mean " + meant + "?)"
+				}
 				unknown = append(unknown, at)
 				continue
 			}
@@ -58,6 +63,20 @@ func keyOf(t reflect.Type, key string) (reflect.Type, bool) {
 		}
 	}
 	return nil, false
+}
+
+// keysOf returns the keys of a struct.
+func keysOf(t reflect.Type) (out []string) {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		switch name, _, _ := strings.Cut(field.Tag.Get("json"), ","); {
+		case field.Anonymous && name == "":
+			out = append(out, keysOf(field.Type)...)
+		case name != "" && name != "-":
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // as returns a value as one of a kind, or unchanged if it is none.

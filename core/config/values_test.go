@@ -150,3 +150,12 @@ func TestKeysOfTLSWithoutTLSCauseWarnings(t *testing.T) {
 		}
 	}
 }
+
+func TestAMisspeltKeyIsProposed(t *testing.T) {
+	err := config.Defaults().Merge("a.hcl", []byte("client {\n node_clas = \"x\"\n bridge_network_nmae = \"y\"\n}"))
+	for _, want := range []string{`"client.node_clas" (did you mean node_class?)`, `"client.bridge_network_nmae" (did you mean bridge_network_name?)`} {
+		if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

@@ -5,12 +5,16 @@ package jobspec
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/drover-project/drover/core/nearest"
 )
 
 // decoder decodes blocks into draft structs. The `hcl` tags of the draft types are the
@@ -229,39 +233,10 @@ func sortedAttributes(body *hclsyntax.Body) []*hclsyntax.Attribute {
 	return out
 }
 
-// suggestion returns the known name most similar to a misspelt one.
+// suggestion proposes the known name that a misspelt one probably means.
 func suggestion(name string, known map[string]field) string {
-	best, bestDistance := "", 3
-	for k := range known {
-		if n := distance(name, k); n < bestDistance || n == bestDistance && best != "" && k < best {
-			best, bestDistance = k, n
-		}
+	if meant := nearest.Of(name, slices.Collect(maps.Keys(known))); meant != "" {
+		return fmt.Sprintf(" Did you mean %q?", meant)
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" Did you mean %q?", best)
-}
-
-// distance returns the edit distance of two short names.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
+	return ""
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/jobspec"
+	"github.com/drover-project/drover/core/nearest"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
@@ -148,6 +149,9 @@ func (a *adapter) Run(args []string) int {
 		err = a.checkArguments(positional)
 	}
 	if err != nil {
+		if meant := nearest.Flag(fs, args); meant != "" {
+			err = fmt.Errorf("%w; did you mean %s?", err, meant)
+		}
 		fmt.Fprintf(a.io.Err, "%v\nFor the command's options see: drover %s -h\n", err, a.name)
 		return a.code(exitError)
 	}
@@ -274,6 +278,6 @@ func (g *groupCommand) Run(args []string) int {
 		return cli.RunResultHelp
 	}
 	name := g.name + " " + args[0]
-	fmt.Fprintf(g.err, "%s\nFor the available subcommands see: drover %s -h\n", missing(g.name+" "+strings.Join(args, " "), name), g.name)
+	fmt.Fprintf(g.err, "%s\nFor the available subcommands see: drover %s -h\n", missing(g.name+" "+strings.Join(args, " "), name, All(IO{})), g.name)
 	return exitError
 }

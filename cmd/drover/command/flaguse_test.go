@@ -197,7 +197,8 @@ func TestACommandThatIsNotThereIsExplained(t *testing.T) {
 		"acl token list":      `drover has no command "acl": access control is not implemented yet`,
 		"volume create v.hcl": "",
 		"tls ca create":       "",
-		"jbo run x":           `drover has no command "jbo"; list all commands with: drover -help`,
+		"jbo run x":           `drover has no command "jbo"; did you mean: drover job`,
+		"nonsense":            `drover has no command "nonsense"; list all commands with: drover -help`,
 	} {
 		if got := command.Missing(all, strings.Fields(line)); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s: got %q, want %q", line, got, want)
@@ -205,7 +206,11 @@ func TestACommandThatIsNotThereIsExplained(t *testing.T) {
 	}
 	var errOut strings.Builder
 	for line, want := range map[string]string{
-		"job rnu x": `drover has no command "job rnu"; list all commands with: drover -help`,
+		"job rnu x":          `drover has no command "job rnu"; did you mean: drover job run`,
+		"operator rfat x":    `drover has no command "operator rfat"; did you mean: drover operator raft`,
+		"job nonsense":       `drover has no command "job nonsense"; list all commands with: drover -help`,
+		"job run -detch x":   "flag provided but not defined: -detch; did you mean -detach?",
+		"node status -vebos": "flag provided but not defined: -vebos; did you mean -verbose?",
 	} {
 		errOut.Reset()
 		program := &cli.CLI{Name: "drover", Args: strings.Fields(line), Commands: command.All(command.IO{Err: &errOut})}

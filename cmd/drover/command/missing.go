@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/cli"
+
+	"github.com/drover-project/drover/core/nearest"
 )
 
 const (
@@ -38,16 +40,30 @@ func Missing(commands map[string]cli.CommandFactory, args []string) string {
 			return "" // a command group prints this itself
 		}
 	}
-	return missing(strings.Join(args, " "), args[0])
+	return missing(strings.Join(args, " "), args[0], commands)
 }
 
-// missing explains why there is no command name; line is the command line that was
-// typed.
-func missing(line, name string) string {
+// missing explains why there is no command name, and proposes one of the commands that there
+// are; line is the command line that was typed.
+func missing(line, name string, commands map[string]cli.CommandFactory) string {
 	for _, family := range slices.Sorted(maps.Keys(missingFamilies)) {
 		if line == family || strings.HasPrefix(line, family+" ") {
 			return fmt.Sprintf("drover has no command %q: %s", family, missingFamilies[family])
 		}
 	}
+	if meant := nearest.Of(name, siblings(commands, strings.Count(name, " "))); meant != "" {
+		return fmt.Sprintf("drover has no command %q; did you mean: drover %s", name, meant)
+	}
 	return fmt.Sprintf("drover has no command %q; list all commands with: drover -help", name)
+}
+
+// siblings returns the names of commands and their groups that have this number of spaces.
+func siblings(commands map[string]cli.CommandFactory, spaces int) []string {
+	var out []string
+	for name := range commands {
+		if words := strings.Fields(name); len(words) > spaces {
+			out = append(out, strings.Join(words[:spaces+1], " "))
+		}
+	}
+	return out
 }

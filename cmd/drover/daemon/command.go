@@ -21,6 +21,7 @@ import (
 
 	"github.com/drover-project/drover/core/agentlog"
 	"github.com/drover-project/drover/core/config"
+	"github.com/drover-project/drover/core/nearest"
 	"github.com/drover-project/drover/core/sdnotify"
 )
 
@@ -244,6 +245,9 @@ func (c *Command) AutocompleteArgs() complete.Predictor { return complete.Predic
 func (c *Command) Run(args []string) int {
 	o := newOptions()
 	if err := o.flags.Parse(args); err != nil {
+		if meant := nearest.Flag(o.flags, args); meant != "" {
+			err = fmt.Errorf("%w; did you mean %s?", err, meant)
+		}
 		fmt.Fprintf(c.Err, "%v\nRun `drover agent -h` for the options.\n", err)
 		return 1
 	}
