@@ -33,7 +33,7 @@ func (s *Server) lead(ctx context.Context) {
 		return
 	}
 	var term sync.WaitGroup
-	if err := s.term.Once(ctx); err != nil {
+	if err := s.term.Once(ctx); err != nil && ctx.Err() == nil {
 		logger.Warn("this server leads, and could not write so to the log: until it can, no node stops what this server does not know", "error", err)
 		term.Go(func() { s.term.Retry(ctx) })
 	}

@@ -255,6 +255,10 @@ func (c *Command) Run(args []string) int {
 		fmt.Fprintf(c.Err, "agent takes no arguments, but got %q; options start with a dash\n", o.flags.Args())
 		return 1
 	}
+	// A reload that is asked for from here on must not end the process.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
 	cfg, err := o.load()
 	if err != nil {
 		fmt.Fprintf(c.Err, "%v\n", err)
@@ -273,7 +277,7 @@ func (c *Command) Run(args []string) int {
 	for _, d := range cfg.OpenDoors() {
 		log.Warn(d.String())
 	}
-	return c.serve(o, cfg, log)
+	return c.serve(o, cfg, log, signals)
 }
 
 // process handles the signals of the agent's process and talks to systemd.
@@ -285,6 +289,7 @@ type process struct {
 
 	mu     sync.Mutex // one reload at a time
 	daemon *Daemon    // nil until it has started
+	missed bool       // a reload was asked for before that, and only the log could change
 }
 
 // started is the result of Start.
@@ -296,10 +301,7 @@ type started struct {
 // extendBy is how much time a node that drains itself asks systemd for, again and again.
 const extendBy = 30 * time.Second
 
-func (c *Command) serve(o *options, cfg *config.Config, log *agentlog.Log) int {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
+func (c *Command) serve(o *options, cfg *config.Config, log *agentlog.Log, signals <-chan os.Signal) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	p := &process{Command: c, options: o, log: log, systemd: sdnotify.FromEnvironment(os.LookupEnv, os.Unsetenv, os.Getpid())}
@@ -344,10 +346,13 @@ func (c *Command) serve(o *options, cfg *config.Config, log *agentlog.Log) int {
 				return 1
 			}
 			d = s.d
-			p.begin(d)
+			missed := p.begin(d)
 			failed = d.Failed()
 			c.banner(d)
 			p.tell(p.systemd.Ready(d.status()))
+			if missed {
+				p.hangUp(d)
+			}
 			watching.Go(func() { p.watch(ctx, questions) })
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
@@ -410,10 +415,11 @@ func (p *process) tell(err error) {
 	}
 }
 
-func (p *process) begin(d *Daemon) {
+func (p *process) begin(d *Daemon) (missed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.daemon = d
+	return p.missed
 }
 
 // watch tells systemd that the agent lives, as long as each of its parts answers.
@@ -444,8 +450,9 @@ func (p *process) reload() error {
 	if err != nil {
 		return err
 	}
-	if p.daemon == nil {
-		return p.log.Apply(logOptions(cfg)) // at its start it uses the configuration that is already read
+	if p.daemon == nil { // it starts with the configuration that is already read
+		p.missed = true
+		return p.log.Apply(logOptions(cfg))
 	}
 	return p.daemon.Apply(cfg)
 }

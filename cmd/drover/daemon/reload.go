@@ -61,6 +61,10 @@ func (d *Daemon) Apply(next *config.Config) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("not all changes of the configuration took effect: %w", err)
 	}
+	if len(taken)+len(left) == 0 {
+		d.log.Info("configuration reloaded; nothing in it has changed")
+		return nil
+	}
 	d.log.Info("configuration reloaded", "changed", strings.Join(taken, ", "))
 	return nil
 }
