@@ -48,7 +48,7 @@ func (p *preparation) reserve(ctx context.Context) error {
 	}
 	h := device.Holder{Namespace: p.alloc.Namespace, JobID: p.alloc.JobID, TaskGroup: p.group.Name, AllocID: p.alloc.ID, Task: p.name}
 	var all *device.Reservation
-	err := p.step(ctx, StepDevices, p.cfg.Limits.Disk, func(ctx context.Context) (err error) {
+	err := p.patientStep(ctx, StepDevices, p.cfg.Limits.Disk, func(ctx context.Context) (err error) {
 		all, err = p.cfg.Devices.Reserve(ctx, h, asks)
 		return err
 	})

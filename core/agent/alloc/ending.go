@@ -40,6 +40,7 @@ func (r *Runner) stopping(name string, run uint64) bool {
 func (r *Runner) stopTask(driverName, name string, e task.Stop) {
 	id := taskID(r.id, name, e.Run)
 	signal, deadline := e.Signal, r.cfg.Now().Add(e.Timeout+stopGrace)
+	noteSlow := r.slowDriver(name, "stop the task")
 	for pause := retryMin; r.stopping(name, e.Run); pause = min(2*pause, retryMax) {
 		drv, err := r.cfg.Drivers.Driver(driverName)
 		late := r.cfg.Now().After(deadline)
@@ -56,6 +57,7 @@ func (r *Runner) stopTask(driverName, name string, e task.Stop) {
 		// NotFound too: the task may be about to be recovered. If it is gone,
 		// wait finds that out and the loop ends.
 		r.logger.Warn("stopping the task failed; it is tried again", "task", name, "error", err)
+		noteSlow(err)
 		if errdefs.IsInvalidArgument(err) {
 			signal = "" // a signal that the driver does not know
 		}
@@ -66,6 +68,19 @@ func (r *Runner) stopTask(driverName, name string, e task.Stop) {
 		if !r.pause(pause) {
 			return
 		}
+	}
+}
+
+// slowDriver returns a function that is called whenever the driver could not do what is tried
+// again. It adds one event to the task, once this has gone on for longer than Limits.Slow.
+func (r *Runner) slowDriver(name, what string) func(error) {
+	slow, said := r.cfg.Now().Add(r.cfg.Limits.Slow), false
+	return func(err error) {
+		if said || r.cfg.Now().Before(slow) {
+			return
+		}
+		said = true
+		r.note(name, model.TaskEvent{Type: model.TaskHookMessage, Message: fmt.Sprintf("the driver cannot %s yet and is asked again until it can: %v", what, err)})
 	}
 }
 

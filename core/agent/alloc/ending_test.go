@@ -228,3 +228,37 @@ func TestTheReasonWhyATaskIsLostIsInItsEvents(t *testing.T) {
 		b.hasEvent("web", fmt.Sprintf("failed to restore task: no task %q", "a1/web/1"))
 	})
 }
+
+func TestATaskWhoseStopWaitsForItsPluginIsTold(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		a := newAlloc(newTask("web"))
+		b.run(a)
+		synctest.Wait()
+		b.driver.with(func() { b.driver.away = errdefs.Unavailablef("no plugin serves it") })
+		b.r.Update(stopped(a))
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		const told = "the driver cannot stop the task yet and is asked again until it can: no plugin serves it"
+		if got := strings.Count(b.events("web"), told); got != 1 {
+			t.Errorf("the task is told %d times: %s", got, b.events("web"))
+		}
+		b.driver.with(func() { b.driver.away = nil })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		b.wants("", "complete")
+	})
+}
+
+func TestATaskThatCannotBeTakenOverYetIsTold(t *testing.T) {
+	with(t, func(t *testing.T, b *bed) {
+		b.run(newAlloc(newTask("web")))
+		synctest.Wait()
+		b.restart(func() { b.driver.away = errdefs.Unavailablef("no plugin serves it") })
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		const told = "the driver cannot take over the running task yet and is asked again until it can: no plugin serves it"
+		if got := strings.Count(b.events("web"), told); got != 1 {
+			t.Errorf("the task is told %d times: %s", got, b.events("web"))
+		}
+	})
+}

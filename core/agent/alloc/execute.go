@@ -318,7 +318,7 @@ func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uin
 		r.lost(name, run, "its handle was not kept")
 		return false, false
 	}
-	asked := 0
+	asked, noteSlow := 0, r.slowDriver(name, "take over the running task")
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		drv, err := r.cfg.Drivers.Driver(driverName)
 		if err == nil {
@@ -344,6 +344,7 @@ func (r *Runner) recover(driverName, name string, handle *driver.Handle, run uin
 			return false, false
 		}
 		r.logger.Warn("the task cannot be recovered yet; it is tried again", "task", name, "error", err)
+		noteSlow(err)
 		if !r.pause(pause) {
 			return false, false
 		}

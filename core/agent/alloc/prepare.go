@@ -6,6 +6,7 @@ package alloc
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	"github.com/drover-project/drover/core/agent/allocdir"
@@ -82,21 +83,36 @@ func (p *preparation) step(ctx context.Context, name string, limit time.Duration
 	return p.runStep(ctx, p.name, step{name: name, limit: limit, do: do})
 }
 
-// network makes sure that the group's network works, since it may have been damaged. While
-// the plugin that makes it is being restarted, network tries again until the step's limit,
-// so that the task does not fail.
+// patientStep is a step that asks a plugin. While the plugin is being restarted, the step is
+// tried again until its limit, so that it does not use up the restarts of the task.
+func (p *preparation) patientStep(ctx context.Context, name string, limit time.Duration, do func(context.Context) error) error {
+	var last atomic.Pointer[string]
+	waitsFor := func() string {
+		if why := last.Load(); why != nil {
+			return *why
+		}
+		return ""
+	}
+	return p.runStep(ctx, p.name, step{name: name, limit: limit, detail: waitsFor, do: func(ctx context.Context) error {
+		for pause := retryMin; ; pause = min(2*pause, retryMax) {
+			err := do(ctx)
+			if !errdefs.IsUnavailable(err) {
+				return err
+			}
+			last.Store(new(err.Error()))
+			if !p.pauseIn(ctx, pause) {
+				return err
+			}
+		}
+	}})
+}
+
+// network makes sure that the group's network works, since it may have been damaged.
 func (p *preparation) network(ctx context.Context) error {
 	if !p.UsesNetwork() {
 		return nil
 	}
-	return p.step(ctx, StepNetwork, p.cfg.Limits.Network, func(ctx context.Context) error {
-		for pause := retryMin; ; pause = min(2*pause, retryMax) {
-			err := p.makeNetwork(ctx)
-			if !errdefs.IsUnavailable(err) || !p.pauseIn(ctx, pause) {
-				return err
-			}
-		}
-	})
+	return p.patientStep(ctx, StepNetwork, p.cfg.Limits.Network, p.makeNetwork)
 }
 
 // start makes the task's config and calls the driver's StartTask.

@@ -175,7 +175,7 @@ func (p *preparation) volumes(ctx context.Context) error {
 	if p.cfg.Storage == nil || !p.UsesVolumes() {
 		return nil
 	}
-	return p.step(ctx, StepVolumes, p.cfg.Limits.Volumes, p.eachMount(Storage.Publish))
+	return p.patientStep(ctx, StepVolumes, p.cfg.Limits.Volumes, p.eachMount(Storage.Publish))
 }
 
 // storageMount returns how a task mounts a volume of a storage plugin.
