@@ -46,6 +46,20 @@ func TestTheOperatorSaysWhatTasksSeeOfTheMachine(t *testing.T) {
 	}
 }
 
+func TestWhatATasksOwnDirectoriesWouldHideIsRefusedInTheOperatorsList(t *testing.T) {
+	c := newCell(t, map[string]any{"chroot_env": map[string]any{
+		"/bin": "/bin", "/lib": "/lib", "/lib64": "/lib64", "/usr": "/usr", "/sys": "/sys/", "/proc": "/proc", "/dev/": "/dev",
+	}})
+	if out := c.script("a", "test -d /sys/kernel && test -c /dev/null && test -d /proc/self && echo all"); out != "all\n" {
+		t.Errorf("with the kernel's file systems in the list: %q", out)
+	}
+	for _, to := range []string{"/alloc", "/alloc/x", "/local/x", "/secrets", "/tmp", "/private/x", "/dev", "/dev/shm", "/proc/x", "/sys/fs", "/usr/../tmp"} {
+		if err := c.SetConfig(c.ctx, marshal(t, map[string]any{"chroot_env": map[string]any{"/opt": to}})); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "of its own, which would hide it") {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+}
+
 func TestACommandThatIsNotThereIsTheReasonOfTheFailure(t *testing.T) {
 	c := newCell(t, nil)
 	for command, want := range map[string]string{"no-such-command": "command_not_found", "/no/such/place": "command_not_found", "/etc": ""} {

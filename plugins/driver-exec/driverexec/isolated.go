@@ -6,6 +6,7 @@ package driverexec
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -141,8 +142,8 @@ func (d isolated) SetConfig(_ context.Context, config []byte) error {
 		}
 	}
 	for from, to := range c.ChrootEnv {
-		if !filepath.IsAbs(from) || !filepath.IsAbs(to) || filepath.Clean(to) == "/" {
-			return errdefs.InvalidArgumentf("chroot_env: %q = %q: both must be absolute, and the second not /", from, to)
+		if err := checkShown(from, to); err != nil {
+			return errdefs.InvalidArgumentf("chroot_env: %q = %q: %w", from, to, err)
 		}
 	}
 	d.agent.Set(c)
@@ -214,12 +215,38 @@ func (c isolatedAgentConfig) user(name string, dynamic int) (*supervisor.User, e
 	return u, nil
 }
 
+// isKernels reports whether a line of chroot_env names one of the kernel's own file systems. Every
+// task has one of its own there, so the line is right and needs no mount. Drivers built for Nomad
+// need it in client.chroot_env.
+func isKernels(from, to string) bool {
+	return filepath.Clean(from) == filepath.Clean(to) && slices.Contains([]string{"/dev", "/proc", "/sys"}, filepath.Clean(to))
+}
+
+// checkShown refuses a line of chroot_env that no task would see, because the task's own
+// directories hide it.
+func checkShown(from, to string) error {
+	if !filepath.IsAbs(from) || !filepath.IsAbs(to) || filepath.Clean(to) == "/" {
+		return errors.New("both must be absolute, and the second not /")
+	}
+	first, _, _ := strings.Cut(strings.TrimPrefix(filepath.Clean(to), "/"), "/")
+	switch first {
+	case "alloc", "dev", "local", "private", "proc", "secrets", "sys", "tmp":
+		if !isKernels(from, to) {
+			return fmt.Errorf("every task has a /%s of its own, which would hide it; choose another path as the second, or remove the line", first)
+		}
+	}
+	return nil
+}
+
 func (c isolatedAgentConfig) chroot() []isolation.Bind {
 	var out []isolation.Bind
 	for from, to := range c.ChrootEnv {
+		if isKernels(from, to) {
+			continue
+		}
 		out = append(out, isolation.Bind{Source: filepath.Clean(from), Target: filepath.Clean(to)})
 	}
-	if len(out) == 0 {
+	if len(c.ChrootEnv) == 0 {
 		out = isolation.System()
 	}
 	// Sorted by path, because a path may be mounted inside another one.
