@@ -43,9 +43,11 @@ func DialOptions() []grpc.DialOption {
 	}
 }
 
+// serverOptions sets no limit for what a plugin sends: the host has one, and its error says what
+// to do.
 func serverOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
+		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ func newClient(cfg goplugin.ClientConfig) *client {
 	c := &client{cfg: &cfg}
 	cfg.HandshakeConfig = plugin.Handshake()
 	cfg.AllowedProtocols = []goplugin.Protocol{goplugin.ProtocolGRPC}
-	cfg.GRPCDialOptions = append(append(plugin.DialOptions(), c.dials.option(), grpc.WithContextDialer(c.dial)), plainTexts()...)
+	cfg.GRPCDialOptions = slices.Concat(plugin.DialOptions(), []grpc.DialOption{c.dials.option(), grpc.WithContextDialer(c.dial)}, plainTexts(), knownSizes())
 	c.Client = goplugin.NewClient(&cfg)
 	return c
 }

@@ -34,3 +34,6 @@ func NewStderrLogger(log hclog.Logger) hclog.Logger { return &stderrLogger{Logge
 
 // Killed tells the logger that the host has killed the process.
 func Killed(log hclog.Logger) { log.(*stderrLogger).killed.Store(true) }
+
+// KnownSizes are the options that explain messages that are too large.
+func KnownSizes() []grpc.DialOption { return knownSizes() }
