@@ -77,6 +77,7 @@ type Keeper struct {
 	mu      sync.Mutex
 	uses    map[string]*use   // by alloc and task
 	sick    map[string]string // by instance: why it is not healthy, as was said
+	offered map[string]string // by group: the plugin that had it last
 	changed chan struct{}     // closed when a use has ended
 }
 
@@ -85,7 +86,9 @@ type Keeper struct {
 type use struct {
 	Holder device.Holder
 	Sets   []device.Set
-	Ended  time.Time // when the task was found to have ended; zero while it may use them
+	// Plugins are the plugins of the groups, by group.
+	Plugins map[string]string `json:",omitempty"`
+	Ended   time.Time         // when the task was found to have ended; zero while it may use them
 
 	reserving int       // reservations in progress
 	releasing bool      // a release is in progress
@@ -101,7 +104,7 @@ type state struct {
 
 // New returns a keeper with the uses that an earlier agent has stored. Run does its work.
 func New(ctx context.Context, cfg Config) (*Keeper, error) {
-	k := &Keeper{cfg: cfg, wake: make(chan struct{}, 1), uses: map[string]*use{}, sick: map[string]string{}, changed: make(chan struct{})}
+	k := &Keeper{cfg: cfg, wake: make(chan struct{}, 1), uses: map[string]*use{}, sick: map[string]string{}, offered: map[string]string{}, changed: make(chan struct{})}
 	body, err := cfg.Store.Get(ctx, stateKey)
 	if errdefs.IsNotFound(err) {
 		return k, nil
@@ -191,9 +194,12 @@ func (k *Keeper) take(h device.Holder, asks []alloc.DeviceAsk) (*use, <-chan str
 		u = &use{Holder: h}
 		k.uses[keyOf(h)] = u
 	}
-	u.Sets = nil // a release may have been confirmed for some
+	u.Sets, u.Plugins = nil, map[string]string{} // a release may have been confirmed for some
 	for _, ask := range asks {
 		u.Sets = append(u.Sets, ask.Set)
+		if plugin, ok := k.offered[ask.Set.Group()]; ok {
+			u.Plugins[ask.Set.Group()] = plugin
+		}
 	}
 	u.Ended, u.err, u.next = time.Time{}, nil, time.Time{}
 	u.reserving++

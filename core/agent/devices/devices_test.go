@@ -259,6 +259,40 @@ func TestATaskWhoseDeviceDisappearsIsTold(t *testing.T) {
 	})
 }
 
+func TestATaskWhoseOnlyDeviceOfTheNodeDisappearsIsToldAlsoAfterARestartOfTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		show := func(p pluginhost.DeviceFingerprint) {
+			p.Name = "toys"
+			n.set(func() {
+				n.prints = []pluginhost.DeviceFingerprint{{Name: "others", FoundNone: true}, p}
+				close(n.changed)
+				n.changed = make(chan struct{})
+			})
+			synctest.Wait()
+		}
+		there := pluginhost.DeviceFingerprint{Groups: []device.Group{{Vendor: "v", Type: "t", Name: "a", Instances: []device.Instance{{ID: "1", Healthy: true}}}}}
+		k, stop := n.keep(t)
+		show(there)
+		n.reserve(t, k, "a1", ask("a", "1"))
+		show(pluginhost.DeviceFingerprint{Problem: "its process has ended"})
+		if len(n.events) > 0 {
+			t.Errorf("while the plugin is away: %v", n.events)
+		}
+		show(pluginhost.DeviceFingerprint{FoundNone: true, Problem: "nothing is plugged in"})
+		show(there)
+		stop()
+		_, stop = n.keep(t)
+		defer stop()
+		show(pluginhost.DeviceFingerprint{FoundNone: true, Problem: "nothing is plugged in"})
+		const gone, back = "Device 1 of v/t/a is not healthy: its plugin does not list it any more", "Device 1 of v/t/a is healthy again"
+		want := "node: " + gone + "; a1: " + gone + "; node: " + back + "; a1: " + back + "; node: " + gone + "; a1: " + gone
+		if got := strings.Join(n.events, "; "); got != want {
+			t.Errorf("events: %s", got)
+		}
+	})
+}
+
 // TestADeviceThatFlapsDoesNotPushOutOtherEventsOfTheNode is about the events that servers keep.
 func TestADeviceThatFlapsDoesNotPushOutOtherEventsOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

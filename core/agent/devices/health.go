@@ -4,6 +4,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,11 +27,13 @@ type health struct {
 func (h health) key() string { return h.group + "/" + h.id }
 
 // reportHealth adds an event to the node, and to the tasks that use the instance, for each
-// change of an instance's health. An instance of a group that no fingerprint has keeps its
-// last health: its plugin may be away.
+// change of an instance's health. An instance keeps its last health while its plugin is away.
 func (k *Keeper) reportHealth(ctx context.Context, prints []pluginhost.DeviceFingerprint) {
 	var changes []health
 	k.mu.Lock()
+	for _, h := range instances(prints) {
+		k.offered[h.group] = h.plugin
+	}
 	for _, now := range append(instances(prints), k.missing(prints)...) {
 		if _, was := k.sick[now.key()]; was != (now.why != "") {
 			changes = append(changes, now)
@@ -80,17 +83,21 @@ func instances(prints []pluginhost.DeviceFingerprint) []health {
 // missing returns the instances that tasks use and that the plugin of their group no longer
 // lists, such as a device that was unplugged. k.mu is locked.
 func (k *Keeper) missing(prints []pluginhost.DeviceFingerprint) []health {
-	plugins, listed := map[string]string{}, map[string]bool{} // by group and by instance
+	listed := map[string]bool{}
+	answers := map[string]bool{} // by plugin: it says which devices there are
+	for _, p := range prints {
+		answers[p.Name] = p.FoundNone || len(p.Groups) > 0
+	}
 	for _, h := range instances(prints) {
-		plugins[h.group], listed[h.key()] = h.plugin, true
+		listed[h.key()] = true
 	}
 	var out []health
 	for _, u := range k.uses {
 		for _, s := range u.Sets {
-			plugin, known := plugins[s.Group()]
+			plugin := cmp.Or(k.offered[s.Group()], u.Plugins[s.Group()])
 			for _, id := range s.IDs {
 				h := health{plugin: plugin, group: s.Group(), id: id, why: "its plugin does not list it any more"}
-				if known && u.Ended.IsZero() && !listed[h.key()] {
+				if answers[plugin] && u.Ended.IsZero() && !listed[h.key()] {
 					listed[h.key()] = true // several tasks can use one instance
 					out = append(out, h)
 				}

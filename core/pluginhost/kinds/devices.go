@@ -29,6 +29,8 @@ type DeviceFingerprint struct {
 	PluginVersion string
 	Groups        []device.Group
 	Problem       string
+	// FoundNone: the plugin itself says that there are no devices, so it is not just away.
+	FoundNone bool
 }
 
 // reserveLimit bounds one Reserve or Release.
@@ -121,7 +123,7 @@ func (d *Devices) Fingerprints() ([]DeviceFingerprint, <-chan struct{}) {
 			continue // a version that is being tried
 		}
 		if s.refused != nil {
-			p.Groups, p.Problem = nil, s.refused.Error()
+			p.Groups, p.FoundNone, p.Problem = nil, false, s.refused.Error()
 		}
 		out = append(out, p)
 	}
@@ -248,7 +250,7 @@ func (d *Devices) Stats(ctx context.Context) []device.GroupStats {
 func (s *deviceSlot) serves(b *deviceBackend, from origin, problem error) {
 	s.print.Name, s.print.Plugin, s.print.PluginVersion = s.name, from.plugin, from.version
 	if problem != nil {
-		s.print.Groups, s.print.Problem = nil, problem.Error()
+		s.print.Groups, s.print.FoundNone, s.print.Problem = nil, false, problem.Error()
 		return
 	}
 	s.backend = b
@@ -258,7 +260,7 @@ func (s *deviceSlot) serves(b *deviceBackend, from origin, problem error) {
 func (s *deviceSlot) lost(_ *deviceBackend, reason error) {
 	s.backend = nil
 	if !quiet(reason) {
-		s.print.Groups, s.print.Problem = nil, reason.Error()
+		s.print.Groups, s.print.FoundNone, s.print.Problem = nil, false, reason.Error()
 	}
 }
 
@@ -267,6 +269,7 @@ func (s *deviceSlot) drained(ctx context.Context, b *deviceBackend) error {
 }
 
 func (s *deviceSlot) take(f device.Fingerprint) {
+	s.print.FoundNone = len(f.Groups) == 0
 	f = soundDevices(f)
 	s.print.Groups, s.print.Problem = f.Groups, f.Problem
 }

@@ -214,8 +214,8 @@ func (x *InfoResponse) GetKinds() []*Kind {
 // Kind is one contract that the plugin serves, such as driver 1.
 type Kind struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the contract: "driver", "device" or "stats". Hosts skip names that they do
-	// not know.
+	// Name of the contract: "driver", "device", "network", "registry", "stats" or
+	// "volume". Hosts skip names that they do not know.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Version of the contract, a number from 1 on.
 	Version       uint32 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
