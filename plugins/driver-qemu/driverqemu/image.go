@@ -97,7 +97,10 @@ func readHeader(r io.ReaderAt, size int64) (header, error) {
 			return header{Format: m.format}, nil
 		}
 	}
-	if size == 0 || size%sector != 0 {
+	if size == 0 {
+		return header{}, errors.New("is not a disk image: the file is empty; fetch it again, or look at what makes it")
+	}
+	if size%sector != 0 {
 		return header{}, fmt.Errorf("is not a disk image: it has no known format, and its %d bytes are not a multiple of %d", size, sector)
 	}
 	return header{Format: formatRaw}, nil

@@ -144,7 +144,7 @@ func TestWhatIsNoImageIsRefusedAndSaidWhatItIs(t *testing.T) {
 	n.write("local/page.img", []byte("<html>404 not found</html>"))
 	n.noImage("local/page.img", errdefs.InvalidArgument, "is not a disk image")
 	n.write("local/empty.img", nil)
-	n.noImage("local/empty.img", errdefs.InvalidArgument, "is not a disk image")
+	n.noImage("local/empty.img", errdefs.InvalidArgument, "is not a disk image: the file is empty")
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
