@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-project/drover/core/pluginhost"
 	"github.com/drover-project/drover/core/pluginhost/driver"
@@ -68,6 +69,25 @@ func TestNamesAreClaimedOneByOneAndTheFirstFileNameWins(t *testing.T) {
 	if st := wantDrivers(t, h, second, "three", "two"); len(st.Warnings) > 0 {
 		t.Errorf("after the first is disabled, the second has warnings: %q", st.Warnings)
 	}
+}
+
+func TestAPluginThatGotNoNameTakesOneOverOnceItIsFree(t *testing.T) {
+	first, second := "serves-a-one", "serves-b-one"
+	cfg := serving(t, first, second)
+	cfg.BackoffMin, cfg.BackoffMax = time.Hour, time.Hour // it is not started again because of its failure
+	h := start(t, cfg)
+	wantDrivers(t, h, first, "one")
+	eventually(t, "the second fails", func() bool {
+		st, err := h.Plugin(second)
+		return err == nil && st.LastError != nil && strings.Contains(st.LastError.Error(), `driver "one" is served by plugin "`+first+`" already`)
+	})
+	if st, err := h.Plugin(second); err != nil || len(st.Warnings) > 0 {
+		t.Errorf("beside its error it has the warnings %q, %v", st.Warnings, err)
+	}
+	if err := h.Disable(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	wantDrivers(t, h, second, "one")
 }
 
 func TestTheOwnerOfTheLastRunKeepsItsNames(t *testing.T) {

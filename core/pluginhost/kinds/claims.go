@@ -128,14 +128,14 @@ func (s *Set) Warnings(plugin string) []string {
 	return append(out, s.Drivers.foreignAttributes(plugin)...)
 }
 
-// refusals returns why a plugin did not get the names that it serves, and forgets the
-// reasons, because the plugin's failure contains them from now on.
+// refusals returns why a plugin got none of the names that it serves. The reasons are kept, so
+// that Freed knows which names the plugin waits for.
 func (s *Set) refusals(plugin string) error {
 	var all []error
 	for _, k := range s.all {
 		why, _ := k.unclaimed(plugin)
 		all = append(all, why...)
-		k.release(plugin, nil)
+		k.release(plugin, []string{})
 	}
 	if len(all) == 1 {
 		return all[0]

@@ -205,6 +205,10 @@ func (s *Plugin) run(ctx context.Context, idle bool, firstDone func()) {
 			now.close(err)
 			now = nil
 		case <-looks.C:
+			if s.startFreed(now) {
+				retry.Reset(0)
+				continue
+			}
 			now = s.settled(ctx, s.takeFreed(ctx, now), retry)
 			continue
 		case <-s.wanted(now):

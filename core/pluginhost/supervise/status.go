@@ -84,7 +84,9 @@ func (s *Plugin) Status() Status {
 	st := s.snapshot()
 	m := s.shared.Catalog.Get(st.Name)
 	st.Previous, st.Bad, st.Work = m.Previous, m.Bad, s.shared.Works.Get(st.Name)
-	st.Warnings = s.shared.Kinds.Warnings(st.Name)
+	if st.PID != 0 { // otherwise its last error says the same
+		st.Warnings = s.shared.Kinds.Warnings(st.Name)
+	}
 	st.Tasks = s.shared.Kinds.Drivers.Tasks(st.Name, nil)
 	return st
 }
