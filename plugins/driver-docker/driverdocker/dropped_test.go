@@ -45,7 +45,7 @@ func TestTheUserIsToldOnceOfOutputThatCannotBeKept(t *testing.T) {
 	if len(heard) != 1 {
 		t.Fatalf("%d events", len(heard))
 	}
-	if e := <-heard; e.TaskID != "t" || e.Annotations["dropped_log_bytes"] != "5" || !strings.Contains(e.Message, "out.0") || !strings.HasSuffix(e.Message, "make room for the alloc's log files") {
+	if e := <-heard; e.TaskID != "t" || e.Annotations["dropped_log_bytes"] != "5" || !strings.Contains(e.Message, "out.0") || !strings.HasSuffix(e.Message, "tasks must leave the folder alloc/logs as it is") {
 		t.Errorf("%+v", e)
 	}
 	if c.t.dropped != 15 {

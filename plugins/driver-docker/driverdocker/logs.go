@@ -373,7 +373,7 @@ func (c *copier) tellDropped(dropped uint64, why error) {
 		return
 	}
 	c.told, c.toldAt = dropped, time.Now()
-	c.t.d.events.tell(c.t.id, fmt.Sprintf("output is dropped, since its log file cannot be written: %v; make room for the alloc's log files", why),
+	c.t.d.events.tell(c.t.id, fmt.Sprintf("output is dropped, since its log file cannot be written: %v; the disk of the log files must have room, and tasks must leave the folder alloc/logs as it is", why),
 		map[string]string{"dropped_log_bytes": fmt.Sprint(dropped)})
 }
 

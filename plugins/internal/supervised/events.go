@@ -80,7 +80,7 @@ func oomEvent(s supervisor.Status, killed uint64) driver.TaskEvent {
 func logEvent(s supervisor.Status, dropped uint64) driver.TaskEvent {
 	return driver.TaskEvent{
 		TaskID: s.ID, Time: time.Now(),
-		Message:     fmt.Sprintf("%d bytes of output were dropped: %s; make room for the alloc's log files", dropped, s.LogError),
+		Message:     fmt.Sprintf("%d bytes of output were dropped: %s; the disk of the log files must have room, and tasks must leave the folder alloc/logs as it is", dropped, s.LogError),
 		Annotations: map[string]string{"dropped_log_bytes": strconv.FormatUint(s.DroppedLogBytes, 10)},
 	}
 }
