@@ -143,6 +143,9 @@ func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 		}
 		p := Placement{Job: r.Job, Group: tg, Name: l.alloc.Name, Previous: l.alloc, Reschedule: l.reschedule}
 		r.inherit(&p, tg, canarying || s.hold != nil)
+		if p.Job == r.Job && l.alloc.JobVersion != r.Job.Version {
+			p.Name = r.nameOfUpdate(s, l.alloc)
+		}
 		if s.hold != nil && p.Job == r.Job {
 			r.holdBack(tg, s.hold, 1)
 			continue

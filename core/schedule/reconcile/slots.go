@@ -24,8 +24,8 @@ type slots struct {
 	oldCanaries   []*model.Allocation // canaries of a superseded version
 	movedCanaries []*model.Allocation // they migrate or are out of reach; the next canaries replace them
 	failedCanary  []*model.Allocation // to be replaced now, within the deployment's progress deadline
-	// contested has the allocs that hold a place for which a replacement of them, which is
-	// out of reach, may come back. They are not updated: the update would be a second
+	// contested has the allocs that hold a place for which a replacement of them, or a promoted
+	// canary, which is out of reach, may come back. They are not updated: the update would be a second
 	// successor, of which the replacement knows nothing.
 	contested map[string]bool
 	// beside has, by the alloc that holds a place, those that claim it too and are not
@@ -279,7 +279,7 @@ func (s *slots) held() int {
 // place, allocs that would be replaced, unknown allocs, old versions whose name a new alloc has, other old
 // versions, the highest indexes; among equals the newest.
 func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
-	over := s.held() - s.tg.Count
+	over := s.held() - s.tg.Count - s.share(r)
 	dropKept := func(status string) {
 		s.kept = slices.DeleteFunc(s.kept, func(a *model.Allocation) bool {
 			if over <= 0 || a.ClientStatus != status {
@@ -334,6 +334,23 @@ func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 		s.end(r, a)
 	}
 	s.live = slices.DeleteFunc(s.live, func(a *model.Allocation) bool { return gone[a.ID] })
+}
+
+// share lets an outdated alloc run on beside the promoted canary of its name as long as that
+// one is out of reach and nothing replaces it. To which of them the place belongs is open until
+// the canary is heard of. It returns the number of such pairs.
+func (s *slots) share(r *run) (pairs int) {
+	for _, c := range s.kept {
+		if c.ClientTerminalStatus() && c.ClientStatus != model.AllocClientStatusLost || !r.wasCanary(c) {
+			continue
+		}
+		i := slices.IndexFunc(s.live, func(a *model.Allocation) bool { return a.Name == c.Name && a.JobVersion != r.Job.Version })
+		if i >= 0 {
+			s.contested[s.live[i].ID] = true
+			pairs++
+		}
+	}
+	return pairs
 }
 
 // end stops the allocs that claim the place of one that is not needed any more.

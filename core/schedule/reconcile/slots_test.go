@@ -72,3 +72,42 @@ func TestWhenScaledDownTheSecondAllocOfANameGoesFirst(t *testing.T) {
 	b.alloc("c", 1, "n3")
 	expect(t, reconcile.Service(b.Input), "stop twin: "+reconcile.DescNotNeeded)
 }
+
+// promoted returns a group of which the alloc old has the older version, and canary, with the
+// same name on n2, the new one, which was promoted.
+func promoted(count int) (b *bench, old, canary *model.Allocation) {
+	yes := true
+	b = newBench("service", count)
+	b.Job.TaskGroups[0].Update = &model.UpdateStrategy{MaxParallel: 1, Canary: 1}
+	old = b.alloc("old", 0, "n1")
+	b.version(env("2"))
+	canary = b.alloc("canary", 0, "n2")
+	canary.DeploymentID, canary.DeploymentStatus = "d", &model.AllocDeploymentStatus{Healthy: &yes, Canary: true}
+	b.Deployment = &model.Deployment{
+		ID: "d", JobID: "j", Namespace: "default", JobVersion: 1, JobCreateIndex: 1, Status: model.DeploymentStatusRunning,
+		TaskGroups: map[string]*model.DeploymentState{"g": {DesiredTotal: count, DesiredCanaries: 1, PlacedCanaries: []string{"canary"}, PlacedAllocs: 1, Promoted: true}},
+	}
+	return b, old, canary
+}
+
+func TestAnOutdatedAllocRunsOnWhileThePromotedCanaryOfItsNameIsOutOfReachAndNotReplaced(t *testing.T) {
+	b, _, canary := promoted(1)
+	no := false
+	b.Job.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Hour, Replace: &no}
+	b.nodes["n2"].Status = model.NodeStatusDisconnected
+	expect(t, reconcile.Service(b.Input), "mark canary unknown", "look again in 1h0m0s")
+	canary.ClientStatus = model.AllocClientStatusUnknown
+	canary.AllocStates = []*model.AllocState{{Field: "ClientStatus", Value: model.AllocClientStatusUnknown, Time: now}}
+	expect(t, reconcile.Service(b.Input))
+	b.Now = now.Add(time.Hour)
+	expect(t, reconcile.Service(b.Input), "stop canary: "+reconcile.DescLost)
+	b.Now, b.nodes["n2"].Status, canary.ClientStatus = now, model.NodeStatusReady, model.AllocClientStatusRunning
+	expect(t, reconcile.Service(b.Input), "stop old: "+reconcile.DescNotNeeded)
+}
+
+func TestTheReplacementOfAnAllocWhoseNameAPromotedCanaryHasGetsAnotherOne(t *testing.T) {
+	b, old, _ := promoted(2)
+	yes := true
+	old.DesiredTransition.Migrate = &yes
+	expect(t, reconcile.Service(b.Input), "stop old: "+reconcile.DescMigrating, "place j.g[1] v1 after old")
+}
