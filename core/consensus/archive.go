@@ -134,7 +134,7 @@ func (n *Node) RestoreArchive(ctx context.Context, dir string, r io.Reader, chec
 	defer func() { _ = errors.Join(f.Close(), os.Remove(f.Name())) }() // a file that could not be removed does no harm
 	info, err := readArchive(&cancelReader{ctx, r}, f)
 	if err != nil {
-		return err
+		return fmt.Errorf("nothing was restored: %w", err)
 	}
 	rewind := func() error {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -208,7 +208,7 @@ func readArchive(r io.Reader, w io.Writer) (info SnapshotInfo, err error) {
 }
 
 func damaged(err error) error {
-	return errdefs.InvalidArgumentf("this is not a whole snapshot of Drover, nothing was restored: %w", err)
+	return errdefs.InvalidArgumentf("this is not a whole snapshot of Drover: %w", err)
 }
 
 // InspectArchive verifies an archive and returns its metadata.

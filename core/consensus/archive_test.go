@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/core/consensus"
@@ -106,8 +107,11 @@ func TestADamagedArchiveRestoresNothing(t *testing.T) {
 		"empty": nil, "text": []byte("hello"), "cut": body[:len(body)/2], "without its end": body[:len(body)-20], "without its last byte": body[:len(body)-1],
 		"two of them": slices.Concat(body, body), "one bit flipped": flipped,
 	} {
-		if err := n.RestoreArchive(t.Context(), dir, bytes.NewReader(bad), readable); !errdefs.IsInvalidArgument(err) {
+		if err := n.RestoreArchive(t.Context(), dir, bytes.NewReader(bad), readable); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "nothing was restored") {
 			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := consensus.InspectArchive(bytes.NewReader(bad)); !errdefs.IsInvalidArgument(err) || strings.Contains(err.Error(), "restored") { // nobody wanted to
+			t.Errorf("%s, inspected: %v", name, err)
 		}
 	}
 	if got := m.all(); !slices.Equal(got, []string{"kept"}) {
