@@ -73,7 +73,6 @@ func TestATableThatAKilledProcessDidNotFinishIsIgnored(t *testing.T) {
 	}
 }
 
-// zeroEnd overwrites the end of a file with zeros.
 // On a busy machine, badger takes its time until it has removed the file of a table that it
 // has merged.
 func TestATableThatIsMergedWhileTheStoreOpensIsNotCalledDamagedHoweverLongItsFileStays(t *testing.T) {
@@ -94,6 +93,7 @@ func TestATableThatIsMergedWhileTheStoreOpensIsNotCalledDamagedHoweverLongItsFil
 	}
 }
 
+// zeroEnd overwrites the end of a file with zeros.
 func zeroEnd(file string, n int64) error {
 	info, err := os.Stat(file)
 	if err != nil {
