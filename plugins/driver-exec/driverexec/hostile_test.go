@@ -270,17 +270,29 @@ func TestATaskThatNoProcessWasToldOfIsListedAndCanBeDestroyed(t *testing.T) {
 
 func TestHostileADriverWhoseSupervisorAndKeeperHangIsUnhealthyUntilTheyAnswer(t *testing.T) {
 	t.Setenv("DROVER_SUPERVISOR_HANG", "300ms")
-	c := newCell(t, nil)
+	t.Run("exec", func(t *testing.T) {
+		c := newCell(t, nil)
+		bothHang(t, c, c.task("a", sh("sleep 600")))
+	})
+	t.Run("java", func(t *testing.T) {
+		c := newJavaCell(t, nil)
+		bothHang(t, c, c.java("a", map[string]any{"class": "Probe", "class_path": "local", "args": []any{"serve"}}))
+	})
+}
+
+func bothHang(t *testing.T, c *cell, task *driver.TaskConfig) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	prints, err := c.Fingerprint(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := <-prints; f.Health != driver.HealthHealthy {
-		t.Fatalf("before anything runs: %+v", f)
+	for f := range prints { // java is undetected until its JVM was asked
+		if f.Health == driver.HealthHealthy {
+			break
+		}
 	}
-	task := c.task("a", sh("sleep 600"))
 	c.start(task)
 	_, h := c.supervised()
 	both := func(s syscall.Signal) {

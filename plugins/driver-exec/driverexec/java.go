@@ -64,8 +64,15 @@ func (d *Java) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, erro
 		defer close(out)
 		tick := time.NewTicker(jvmCheck)
 		defer tick.Stop()
-		last := driver.Fingerprint{}
-		tell := func(f driver.Fingerprint) {
+		_, every := supervisor.HangLimits()
+		answers := time.NewTicker(every)
+		defer answers.Stop()
+		var last, found driver.Fingerprint // found is without the supervisor's health
+		show := func() {
+			f := found
+			if err := d.Answering(ctx); err != nil && f.Health == driver.HealthHealthy {
+				f.Health, f.HealthDescription = driver.HealthUnhealthy, err.Error()
+			}
 			if f.Health == last.Health && f.HealthDescription == last.HealthDescription && maps.Equal(f.Attributes, last.Attributes) {
 				return
 			}
@@ -75,12 +82,20 @@ func (d *Java) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, erro
 			case <-ctx.Done():
 			}
 		}
-		for ctx.Err() == nil {
-			_, changed := d.agent.Get()
-			d.look(ctx, tell)
+		var changed <-chan struct{}
+		for look := true; ctx.Err() == nil; {
+			if look {
+				_, changed = d.agent.Get()
+				d.look(ctx, func(f driver.Fingerprint) { found = f; show() })
+			}
 			select {
 			case <-changed:
+				look = true
 			case <-tick.C:
+				look = true
+			case <-answers.C:
+				look = false
+				show()
 			case <-ctx.Done():
 			}
 		}
@@ -88,7 +103,7 @@ func (d *Java) Fingerprint(ctx context.Context) (<-chan driver.Fingerprint, erro
 	return out, nil
 }
 
-// look sends the current fingerprint.
+// look tells the current fingerprint, without regard to the supervisor.
 func (d *Java) look(ctx context.Context, tell func(driver.Fingerprint)) {
 	undetected := func(why string) driver.Fingerprint {
 		return driver.Fingerprint{Health: driver.HealthUndetected, HealthDescription: why}
@@ -106,16 +121,12 @@ func (d *Java) look(ctx context.Context, tell func(driver.Fingerprint)) {
 		tell(undetected(err.Error()))
 		return
 	}
-	f := driver.Fingerprint{
+	tell(driver.Fingerprint{
 		Attributes: map[string]string{
 			"driver.java": "1", "driver.java.version": v.Version, "driver.java.runtime": v.Runtime, "driver.java.vm": v.VM,
 		},
 		Health: driver.HealthHealthy, HealthDescription: "Healthy",
-	}
-	if err := d.Answering(ctx); err != nil {
-		f.Health, f.HealthDescription = driver.HealthUnhealthy, err.Error()
-	}
-	tell(f)
+	})
 }
 
 // StartTask implements driver.Driver.
