@@ -161,6 +161,7 @@ func TestOnlyWhatTasksWereStartedWithNeedsNewAllocs(t *testing.T) {
 	b.version(func(j *model.Job) {
 		j.Priority, j.TaskGroups[0].RestartPolicy = 80, &model.RestartPolicy{Attempts: 9}
 		j.TaskGroups[0].Constraints = []*model.Constraint{{LTarget: "a", RTarget: "b", Operand: "="}}
+		j.TaskGroups[0].Tasks[0].KillTimeout, j.TaskGroups[0].Tasks[0].ShutdownDelay = time.Minute, time.Second
 	})
 	expect(t, reconcile.Service(b.Input), "update a to v1 in place")
 	b.infeasible["n1"] = true // the new constraint refuses its node

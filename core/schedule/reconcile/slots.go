@@ -276,8 +276,9 @@ func (s *slots) held() int {
 }
 
 // dropSurplus stops allocs above the count, in this order: failed allocs that hold a
-// place, allocs that would be replaced, unknown allocs, old versions whose name a new alloc has, other old
-// versions, the highest indexes; among equals the newest.
+// place, allocs that would be replaced, unknown allocs, old versions whose name a new alloc
+// has, all but the oldest of a name, other old versions, the highest indexes; among equals the
+// newest.
 func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 	over := s.held() - s.tg.Count - s.share(r)
 	dropKept := func(status string) {
@@ -304,20 +305,24 @@ func (s *slots) dropSurplus(r *run, u *model.DesiredUpdates) {
 	if over <= 0 {
 		return
 	}
-	newNames := map[string]bool{}
-	seen := map[string]int{}
+	type named struct {
+		name string
+		old  bool
+	}
+	key := func(a *model.Allocation) named { return named{a.Name, a.JobVersion != r.Job.Version} }
+	first := map[named]*model.Allocation{} // the oldest alloc of a name
 	for _, a := range s.live {
-		newNames[a.Name] = newNames[a.Name] || a.JobVersion == r.Job.Version
-		seen[a.Name]++
+		if f := first[key(a)]; f == nil || a.CreateIndex < f.CreateIndex {
+			first[key(a)] = a
+		}
 	}
 	class := func(a *model.Allocation) int {
-		old := a.JobVersion != r.Job.Version
-		switch {
-		case old && newNames[a.Name]:
+		switch k := key(a); {
+		case k.old && first[named{name: a.Name}] != nil:
 			return 0
-		case seen[a.Name] > 1 && !old:
+		case first[k] != a:
 			return 1
-		case old:
+		case k.old:
 			return 2
 		}
 		return 3

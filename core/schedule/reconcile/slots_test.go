@@ -65,12 +65,45 @@ func TestWhenScaledDownAFailureGoesBeforeWorkThatIsDone(t *testing.T) {
 	expect(t, reconcile.Service(b.Input), "stop bad: "+reconcile.DescNotNeeded)
 }
 
+// To scale a job down is to register a version of it, so what runs is then of an old version.
 func TestWhenScaledDownTheSecondAllocOfANameGoesFirst(t *testing.T) {
+	scale := func(b *bench) { b.version(func(j *model.Job) { j.TaskGroups[0].Count = 2 }) }
+	for name, c := range map[string]struct {
+		scale func(*bench)
+		kept  []string
+	}{
+		"by a new version":    {scale, []string{"update a to v1 in place", "update c to v1 in place"}},
+		"by the same version": {func(*bench) {}, nil},
+	} {
+		b := newBench("service", 2)
+		b.alloc("a", 0, "n1")
+		b.alloc("twin", 0, "n2")
+		b.alloc("c", 1, "n3")
+		c.scale(b)
+		t.Log(name)
+		expect(t, reconcile.Service(b.Input), append([]string{"stop twin: " + reconcile.DescNotNeeded}, c.kept...)...)
+	}
+}
+
+// A canary is no second alloc of the name that it shares with the one that it replaces.
+func TestWhenScaledDownThePromotedCanaryStaysAndWhatItReplacesGoes(t *testing.T) {
+	b := newBench("service", 4)
+	for i, id := range []string{"a", "b", "c"} {
+		b.alloc(id, i, "n1")
+	}
+	b.version(func(j *model.Job) { env("1")(j); j.TaskGroups[0].Count = 2 })
+	b.alloc("canary", 0, "n2")
+	expect(t, reconcile.Service(b.Input), "place j.g[1] v1 after b (update)", "stop a: "+reconcile.DescNotNeeded, "stop c: "+reconcile.DescNotNeeded)
+}
+
+// The names that are left are as many as the count, not fewer: one of each name stays.
+func TestWhenScaledDownOneOfEachNameStays(t *testing.T) {
 	b := newBench("service", 2)
 	b.alloc("a", 0, "n1")
 	b.alloc("twin", 0, "n2")
 	b.alloc("c", 1, "n3")
-	expect(t, reconcile.Service(b.Input), "stop twin: "+reconcile.DescNotNeeded)
+	b.alloc("d", 2, "n3")
+	expect(t, reconcile.Service(b.Input), "stop d: "+reconcile.DescNotNeeded, "stop twin: "+reconcile.DescNotNeeded)
 }
 
 // promoted returns a group of which the alloc old has the older version, and canary, with the
