@@ -218,3 +218,25 @@ func TestAnIncompleteGroupThatAsksForItRollsBackBesideOneThatDoesNot(t *testing.
 		}
 	}
 }
+
+func TestTheDeadlinePassesAgainOnceTheCanariesArePromoted(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 3, DesiredCanaries: 2, ProgressDeadline: time.Minute, RequireProgressBy: now})
+	w.canaries("app")
+	w.update(func(tx *state.Tx) error { return tx.PromoteDeployment("d1", nil, now.UnixNano()) })
+	u, ok := only[*fsm.UpdateDeploymentStatus](t, w.decide(now.Add(time.Hour)))
+	if !ok || u.Update.Status != model.DeploymentStatusFailed {
+		t.Errorf("nothing becomes healthy after the promotion, and the deployment goes on: %+v", u)
+	}
+}
+
+func TestProgressMakesAnEvalAfterOneThatDidNotSeeIt(t *testing.T) {
+	w := newWorld(t, model.DeploymentState{DesiredTotal: 3, ProgressDeadline: time.Hour})
+	w.update(func(tx *state.Tx) error {
+		tx.UpsertEval(&model.Evaluation{ID: "before", Namespace: "default", JobID: "web", Status: model.EvalStatusComplete, SnapshotIndex: w.index})
+		return nil
+	})
+	w.alloc("a", &yes, false)
+	if _, ok := only[*fsm.UpsertEvals](t, w.decide(now)); !ok {
+		t.Error("the scheduler never makes the next step")
+	}
+}
