@@ -76,72 +76,117 @@ func parseSpec(src []byte, filename string, s shape) (*hclsyntax.Body, []byte, f
 	return body, out, back, back(diags)
 }
 
-// edits returns what makes src HCL 2, in order.
-func (s shape) edits(src []byte, filename string) (out hcl1.Edits) {
+// edits returns what makes src HCL 2, in order; nil if its brackets do not match, which the
+// parser reports.
+func (s shape) edits(src []byte, filename string) hcl1.Edits {
 	tokens, diags := hclsyntax.LexConfig(src, filename, hcl.InitialPos)
 	if diags.HasErrors() {
 		return nil // the parser reports them
 	}
-	kind := func(i int) hclsyntax.TokenType {
-		if i < 0 || i >= len(tokens) {
-			return hclsyntax.TokenEOF
-		}
-		return tokens[i].Type
-	}
-	endsLine := func(t hclsyntax.TokenType) bool {
-		return t == hclsyntax.TokenNewline || t == hclsyntax.TokenComment || t == hclsyntax.TokenEOF
-	}
-	var blocks []bool // of the open brackets, which are of blocks
-	ended := -1       // the last token after which a line ends that did not end there
-	inBlock := func() bool { return len(blocks) == 0 || blocks[len(blocks)-1] }
+	w := &walk{shape: s, tokens: tokens, ended: -1}
 	for i, t := range tokens {
-		at := t.Range
 		switch t.Type {
 		case hclsyntax.TokenOBrace:
-			block := inBlock() && (kind(i-1) == hclsyntax.TokenIdent || kind(i-1) == hclsyntax.TokenCQuote)
-			switch {
-			case block && kind(i-1) == hclsyntax.TokenIdent && slices.Contains(s.objects, string(tokens[i-1].Bytes)):
-				out, block = append(out, hcl1.Edit{From: at.Start.Byte, To: at.Start.Byte, Text: "= "}), false
-			case inBlock() && kind(i-1) == hclsyntax.TokenEqual && kind(i-2) == hclsyntax.TokenIdent && slices.Contains(s.blocks, string(tokens[i-2].Bytes)):
-				equal := tokens[i-1].Range
-				out, block = append(out, hcl1.Edit{From: equal.Start.Byte, To: equal.End.Byte, Text: " "}), true
-			}
-			if blocks = append(blocks, block); block && !endsLine(kind(i+1)) && kind(i+1) != hclsyntax.TokenCBrace {
-				out = append(out, hcl1.Edit{From: at.End.Byte, To: at.End.Byte, Text: "\n"})
-			}
-		case hclsyntax.TokenCBrace:
-			if len(blocks) == 0 {
-				return nil
-			}
-			block := inBlock()
-			if blocks = blocks[:len(blocks)-1]; !block {
-				continue
-			}
-			if before := kind(i - 1); !endsLine(before) && before != hclsyntax.TokenOBrace && ended != i-1 {
-				out = append(out, hcl1.Edit{From: at.Start.Byte, To: at.Start.Byte, Text: "\n"})
-			}
-			if after := kind(i + 1); !endsLine(after) && after != hclsyntax.TokenComma {
-				out, ended = append(out, hcl1.Edit{From: at.End.Byte, To: at.End.Byte, Text: "\n"}), i
-			}
+			w.openBrace(i)
 		case hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
-			blocks = append(blocks, false)
-		case hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
-			if len(blocks) == 0 {
+			w.open = append(w.open, false)
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
+			if len(w.open) == 0 {
 				return nil
 			}
-			blocks = blocks[:len(blocks)-1]
+			w.closeBracket(i)
 		case hclsyntax.TokenComma:
-			if inBlock() {
-				out, ended = append(out, hcl1.Edit{From: at.Start.Byte, To: at.End.Byte, Text: "\n"}), i
+			if w.inBlock() {
+				w.edit(t.Range.Start.Byte, t.Range.End.Byte, "\n")
+				w.ended = i
 			}
 		case hclsyntax.TokenOQuote, hclsyntax.TokenIdent:
-			if before := kind(i - 1); !inBlock() || !endsLine(before) && before != hclsyntax.TokenOBrace && ended != i-1 {
-				continue // it does not begin an item
+			if w.inBlock() && w.atStart(i) {
+				w.out = append(w.out, keyEdits(tokens[i:])...)
 			}
-			out = append(out, keyEdits(tokens[i:])...)
 		}
 	}
-	return out
+	return w.out
+}
+
+// walk is one pass over the tokens of a specification.
+type walk struct {
+	shape
+	tokens hclsyntax.Tokens
+	open   []bool // of the open brackets, which are of blocks; the innermost is last
+	ended  int    // the last token behind which a line break was put; -1 if there is none
+	out    hcl1.Edits
+}
+
+func (w *walk) edit(from, to int, text string) {
+	w.out = append(w.out, hcl1.Edit{From: from, To: to, Text: text})
+}
+
+// kind returns the type of token i; that of the end if there is no such token.
+func (w *walk) kind(i int) hclsyntax.TokenType {
+	if i < 0 || i >= len(w.tokens) {
+		return hclsyntax.TokenEOF
+	}
+	return w.tokens[i].Type
+}
+
+// is reports whether token i is one of these names.
+func (w *walk) is(i int, names []string) bool {
+	return w.kind(i) == hclsyntax.TokenIdent && slices.Contains(names, string(w.tokens[i].Bytes))
+}
+
+// inBlock reports whether the innermost open bracket is of a block, or none is open.
+func (w *walk) inBlock() bool { return len(w.open) == 0 || w.open[len(w.open)-1] }
+
+// atStart reports whether token i is the first of its line, or will be.
+func (w *walk) atStart(i int) bool {
+	before := w.kind(i - 1)
+	return endsLine(before) || before == hclsyntax.TokenOBrace || w.ended == i-1
+}
+
+// endsLine reports whether a line ends with, or at, a token.
+func endsLine(t hclsyntax.TokenType) bool {
+	return t == hclsyntax.TokenNewline || t == hclsyntax.TokenComment || t == hclsyntax.TokenEOF
+}
+
+// openBrace handles "{" at token i: of a block, or of an object, which may be written as each
+// other.
+func (w *walk) openBrace(i int) {
+	at, block := w.tokens[i].Range, false
+	if w.inBlock() {
+		switch {
+		case w.is(i-1, w.objects): // items { ... }
+			w.edit(at.Start.Byte, at.Start.Byte, "= ")
+		case w.kind(i-1) == hclsyntax.TokenIdent || w.kind(i-1) == hclsyntax.TokenCQuote:
+			block = true
+		case w.kind(i-1) == hclsyntax.TokenEqual && w.is(i-2, w.blocks): // segments = { ... }
+			block = true
+			equal := w.tokens[i-1].Range
+			w.edit(equal.Start.Byte, equal.End.Byte, " ")
+		}
+	}
+	w.open = append(w.open, block)
+	if block && !endsLine(w.kind(i+1)) && w.kind(i+1) != hclsyntax.TokenCBrace {
+		w.edit(at.End.Byte, at.End.Byte, "\n")
+	}
+}
+
+// closeBracket handles the end of the innermost bracket at token i. The "}" of a block gets a
+// line of its own.
+func (w *walk) closeBracket(i int) {
+	block := w.inBlock()
+	w.open = w.open[:len(w.open)-1]
+	if !block || w.kind(i) != hclsyntax.TokenCBrace {
+		return
+	}
+	at := w.tokens[i].Range
+	if !w.atStart(i) {
+		w.edit(at.Start.Byte, at.Start.Byte, "\n")
+	}
+	if after := w.kind(i + 1); !endsLine(after) && after != hclsyntax.TokenComma {
+		w.edit(at.End.Byte, at.End.Byte, "\n")
+		w.ended = i
+	}
 }
 
 // keyEdits returns what makes an item of HCL 2 of one that begins with a key, if it does: a name
