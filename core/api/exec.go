@@ -143,8 +143,8 @@ func expandAction(req *ExecRequest, a *model.Allocation) error {
 }
 
 func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequest, greet bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	ws.MaxPayloadBytes = 1 << 20
 	if greet {
 		if err := ws.SetReadDeadline(time.Now().Add(readHeaderTimeout)); err != nil {
@@ -164,9 +164,10 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 	}
 	in := make(chan *ExecInput)
 	go func() {
-		defer cancel() // if the client disconnects, its command is ended
+		var wrong error
 		defer close(in)
-		if p := panics.Catch(func() { s.readInput(ctx, ws, in) }); p != nil {
+		defer func() { cancel(wrong) }() // if the client disconnects, its command is ended
+		if p := panics.Catch(func() { wrong = s.readInput(ctx, ws, in) }); p != nil {
 			s.log.Error("the input of a command panicked; this is a defect of drover", p.Fields()...)
 		}
 	}()
@@ -177,25 +178,37 @@ func (s *Server) execOver(ctx context.Context, ws *websocket.Conn, req *ExecRequ
 		return websocket.JSON.Send(ws, o)
 	})
 	if ctx.Err() != nil {
-		err = nil // the client has disconnected
+		// Without a message that cannot be read, the client has disconnected.
+		if err = context.Cause(ctx); errors.Is(err, context.Canceled) {
+			err = nil
+		}
 	}
 	closeExec(ws, err)
 }
 
-// readInput forwards the client's messages until the connection closes.
-func (s *Server) readInput(ctx context.Context, ws *websocket.Conn, in chan<- *ExecInput) {
+// readInput forwards the client's messages until the connection closes, or returns what
+// is wrong with a message.
+func (s *Server) readInput(ctx context.Context, ws *websocket.Conn, in chan<- *ExecInput) error {
 	for {
-		msg := &ExecInput{}
-		if err := websocket.JSON.Receive(ws, msg); err != nil {
+		var raw []byte
+		err := websocket.Message.Receive(ws, &raw)
+		if errors.Is(err, websocket.ErrFrameTooLarge) {
+			return fail(http.StatusBadRequest, "a message of the client is larger than 1 MiB; send less at once")
+		}
+		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				s.log.Trace("exec client is gone", "error", err)
 			}
-			return
+			return nil
+		}
+		msg := &ExecInput{}
+		if err := json.Unmarshal(raw, msg); err != nil {
+			return fail(http.StatusBadRequest, "a message of the client cannot be read: "+err.Error())
 		}
 		select {
 		case in <- msg:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

@@ -5,6 +5,7 @@ package api_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -159,6 +160,33 @@ func TestAnExecThatIsRefusedIsClosedWithTheReason(t *testing.T) {
 	_, err := testClient(t, b).Exec(t.Context(), &api.ExecRequest{AllocID: unknown, Task: "t", Cmd: []string{"x"}}, nil, io.Discard, io.Discard, nil)
 	if err == nil || err.Error() != `Unknown allocation "`+unknown+`"` {
 		t.Errorf("our own client: %v", err)
+	}
+}
+
+func TestAnExecWithAMessageThatCannotBeReadIsClosedWithTheReason(t *testing.T) {
+	b := newBackend(oneAlloc())
+	b.exec = func(_ *api.ExecRequest, in <-chan *api.ExecInput, _ func(*api.ExecOutput) error) error {
+		for range in {
+		}
+		return context.Canceled
+	}
+	srv := serve(t, b)
+	for message, reason := range map[string]string{
+		"{nope":                  "a message of the client cannot be read: invalid character 'n'",
+		`{"stdin":{"data":"!"}}`: "a message of the client cannot be read: illegal base64",
+		`[1]`:                    "a message of the client cannot be read: json: cannot unmarshal array",
+	} {
+		ws, err := websocket.Dial("ws"+strings.TrimPrefix(srv.URL, "http")+"/v1/client/allocation/"+uuid+"/exec?task=t&command=%5B%22x%22%5D", "", srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := websocket.Message.Send(ws, message); err != nil {
+			t.Fatal(err)
+		}
+		payload := closeOf(t, ws)
+		if code := binary.BigEndian.Uint16(payload); code != 4400 || !strings.HasPrefix(string(payload[2:]), reason) {
+			t.Errorf("%.30q: closed with %d %q", message, code, payload[2:])
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // (local/ first), or by name in the task's PATH.
 func lookUp(taskDir, command, pathVar string) (string, error) {
 	if command == "" {
-		return "", errors.New("is empty; name the program to run")
+		return "", errors.New("the command is empty; name the program to run")
 	}
 	if filepath.IsAbs(command) {
 		return command, executable(command)
