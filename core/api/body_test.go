@@ -153,6 +153,7 @@ func TestAWrongTypeInABodyIsNamedWithoutGoTypes(t *testing.T) {
 	web := serve(t, &fakeBackend{view: &fakeView{index: 3}})
 	for _, c := range []struct{ path, body, want string }{
 		{"/v1/jobs", `{"Job":{"ID":"a"},"JobModifyIndex":"7"}`, "JobModifyIndex must be a whole number, not text"},
+		{"/v1/jobs", "{\"Job\":{\"ID\":\"caf\xe9\"}}", "the request body is not UTF-8 from byte 17 on; write text as UTF-8"},
 		{"/v1/jobs", `[]`, "the document must be an object, not a list"},
 		{"/v1/job/a/scale", `{"Count":"3"}`, "Count must be a whole number, not text"},
 		{"/v1/job/a/plan", `{"Job":{"ID":7}}`, "Job.ID must be text, not 7"},

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -15,8 +16,12 @@ import (
 	"github.com/drover-project/drover/core/model"
 )
 
-// decodeOne decodes one JSON value and rejects data after it.
+// decodeOne decodes one JSON value. It rejects data after it, and bytes that are not UTF-8,
+// for which encoding/json would put other characters.
 func decodeOne(body []byte, v any) error {
+	if err := model.CheckUTF8(body); err != nil {
+		return fmt.Errorf("the request body %w", err)
+	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if err := dec.Decode(v); err != nil {
 		return model.WrongType(err, body, v, "")

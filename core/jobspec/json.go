@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"regexp"
@@ -24,6 +25,9 @@ func ParseJSON(src []byte) (*Draft, error) {
 	}
 	if n := bytes.Count(src, []byte("{")); n > maxObjects && countObjects(src) > maxObjects {
 		return nil, errdefs.InvalidArgumentf("the job document has more than %d objects", maxObjects)
+	}
+	if err := model.CheckUTF8(src); err != nil {
+		return nil, fmt.Errorf("the job document %w", err)
 	}
 	var envelope struct{ Job json.RawMessage }
 	if err := decodeJSON(src, &envelope, ""); err != nil {

@@ -4,6 +4,7 @@
 package jobspec_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/drover-project/drover/core/jobspec"
@@ -23,5 +24,12 @@ func TestAWrongTypeInAJobDocumentIsNamedByItsPath(t *testing.T) {
 		if _, err := jobspec.ParseJSON([]byte(body)); err == nil || err.Error() != want || !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s\n got %v\nwant %s", body, err, want)
 		}
+	}
+}
+
+func TestADocumentThatIsNotUTF8IsRefusedAndNotAltered(t *testing.T) {
+	_, err := jobspec.ParseJSON([]byte("{\"ID\":\"caf\xe9\"}"))
+	if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "the job document is not UTF-8 from byte 10 on; write text as UTF-8") {
+		t.Error(err)
 	}
 }
