@@ -116,7 +116,11 @@ func (c *capture) run(ctx context.Context) error {
 // complain returns an error if nothing could be read.
 func (c *capture) complain() error {
 	if len(c.problems) > 0 {
-		c.printf("%d items could not be collected; index.json in the capture names them", len(c.problems))
+		noun := "items"
+		if len(c.problems) == 1 {
+			noun = "item"
+		}
+		c.printf("%d %s could not be collected; index.json in the capture names what is missing", len(c.problems), noun)
 		if slices.ContainsFunc(c.problems, func(p string) bool { return strings.Contains(p, ".prof: ") }) {
 			c.printf("Agents serve profiles only if enable_debug is set in their configuration")
 		}
@@ -222,7 +226,7 @@ func (c *capture) collect(ctx context.Context) {
 func (c *capture) cluster(ctx context.Context) {
 	for name, route := range map[string]string{
 		"agent-self": "/v1/agent/self", "members": "/v1/agent/members", "agent-host": "/v1/agent/host", "regions": "/v1/regions",
-		"namespaces": "/v1/namespaces", "node-pools": "/v1/node/pools", "license": "/v1/operator/license", "health": "/v1/agent/health",
+		"namespaces": "/v1/namespaces", "node-pools": "/v1/node/pools", "health": "/v1/agent/health",
 		"raft-configuration": "/v1/operator/raft/configuration", "state-digest": "/v1/operator/state/digest", "autopilot-health": "/v1/operator/autopilot/health",
 		"autopilot-configuration": "/v1/operator/autopilot/configuration", "scheduler-configuration": "/v1/operator/scheduler/configuration",
 	} {

@@ -5,6 +5,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,8 +19,6 @@ import (
 	"text/template"
 	"time"
 	"unicode"
-
-	"github.com/ryanuber/columnize"
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/api/client"
@@ -120,8 +119,6 @@ func (s *session) id(id string) string {
 	return id[:8]
 }
 
-const column = "\x1f"
-
 // visible escapes control characters, such as a newline in a job's id, as Go does in quoted
 // strings, so that a row of a table stays on one line.
 func visible(text string) string {
@@ -142,15 +139,15 @@ func visible(text string) string {
 
 // table prints aligned rows under a header.
 func (s *session) table(header []string, rows [][]string) {
-	lines := []string{strings.Join(header, column)}
+	lines := [][]string{header}
 	for _, r := range rows {
 		cells := make([]string, len(r))
 		for i, cell := range r {
-			cells[i] = visible(cell)
+			cells[i] = cmp.Or(strings.TrimSpace(visible(cell)), "<none>")
 		}
-		lines = append(lines, strings.Join(cells, column))
+		lines = append(lines, cells)
 	}
-	s.printf("%s", columnize.Format(lines, &columnize.Config{Delim: column, Glue: "  ", Empty: "<none>"}))
+	s.printf("%s", align(lines, "  "))
 }
 
 // tableOr prints a table, or the sentence none if there are no rows.
@@ -164,15 +161,11 @@ func (s *session) tableOr(none string, header []string, rows [][]string) {
 
 // pairs prints aligned names and values.
 func (s *session) pairs(kv ...string) {
-	var lines []string
+	var lines [][]string
 	for i := 0; i+1 < len(kv); i += 2 {
-		v := visible(kv[i+1])
-		if v == "" {
-			v = "<none>"
-		}
-		lines = append(lines, kv[i]+column+"= "+v)
+		lines = append(lines, []string{kv[i], "= " + cmp.Or(strings.TrimSpace(visible(kv[i+1])), "<none>")})
 	}
-	s.printf("%s", columnize.Format(lines, &columnize.Config{Delim: column, Glue: " "}))
+	s.printf("%s", align(lines, " "))
 }
 
 // mapPairs prints a map, sorted by key.

@@ -37,7 +37,6 @@ var aliases = map[string]string{
 // Hidden lists the commands that work but are not listed by help.
 func Hidden() []string {
 	out := []string{"alloc-status", "eval-status", "node-status", "node-drain", "client-config", "server-members", "server-join", "server-force-leave", "keygen", "check"}
-	out = append(out, "node identity", "node intro") // groups that contain only hidden commands
 	return append(out, slices.Sorted(maps.Keys(absentCommands()))...)
 }
 

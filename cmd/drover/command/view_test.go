@@ -159,6 +159,22 @@ func TestThereIsNoWebUIYetAndNobodyIsSentToOne(t *testing.T) {
 	}
 }
 
+func TestTablesAreAlignedByWhatATerminalShows(t *testing.T) {
+	r := execute(t, map[string]string{"GET /v1/jobs": `[{"ID":"日本語","Type":"service","Status":"running"},{"ID":"e\u0301te\u0301","Type":"service","Status":"running"},{"ID":"longest","Type":"","Status":"dead"}]`}, "job", "status")
+	want := []string{
+		"ID       Type     Priority  Status   Submit Date",
+		"日本語   service  0         running",
+		"e\u0301te\u0301      service  0         running",
+		"longest  <none>   0         dead",
+	}
+	rows := strings.Split(strings.TrimSpace(r.out), "\n")
+	for i, row := range want {
+		if len(rows) != len(want) || !strings.HasPrefix(rows[i], row) {
+			t.Fatalf("exit code %d: got\n%s\nwant rows that begin with\n%s", r.code, r.out, strings.Join(want, "\n"))
+		}
+	}
+}
+
 func TestCommandsThatAlwaysRefuseAreNotOffered(t *testing.T) {
 	hidden := command.Hidden()
 	all := command.All(command.IO{})
@@ -174,6 +190,14 @@ func TestCommandsThatAlwaysRefuseAreNotOffered(t *testing.T) {
 		}
 		if r := execute(t, nil, strings.Fields(line)...); r.code != 1 || !strings.Contains(r.err, "this needs") && !strings.Contains(r.err, "there is no") {
 			t.Errorf("%s: exit code %d: %s", line, r.code, r.err)
+		}
+	}
+}
+
+func TestCommandsThatWorkAreOfferedByHelp(t *testing.T) {
+	for _, name := range command.Hidden() {
+		if strings.Contains(name, " ") && !slices.Contains([]string{"operator raft migrate-backend", "operator snapshot redact", "operator utilization"}, name) {
+			t.Errorf("%q works, and help does not list it", name)
 		}
 	}
 }
