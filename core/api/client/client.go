@@ -318,11 +318,14 @@ func (c *Client) open(ctx context.Context, method, path string, params url.Value
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)
+		return nil, c.unreachable(err)
 	}
 	c.warn(resp)
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
+		if c.wantsTLS(resp) {
+			return nil, c.errWantsTLS()
+		}
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // a partial text is still useful
 		return nil, errdefs.New(classOf(resp.StatusCode), &Error{Status: resp.StatusCode, Text: strings.TrimSpace(string(text))})
 	}
@@ -438,7 +441,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	c.authorize(req.Header)
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)
+		return nil, c.unreachable(err)
 	}
 	c.warn(resp)
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: resp.Body}, nil

@@ -176,7 +176,7 @@ func (c *Client) dialExec(ctx context.Context, req *api.ExecRequest) (*websocket
 	c.authorize(cfg.Header)
 	conn, err := c.dial(ctx)
 	if err != nil {
-		return nil, errdefs.Unavailablef("the agent at %s does not answer; is it running, and is the address (-address, DROVER_ADDR) right? %w", c.cfg.Address, err)
+		return nil, c.unreachable(err)
 	}
 	ws, err := websocket.NewClient(cfg, conn)
 	if err != nil {
