@@ -124,11 +124,25 @@ func dropUnused(file string, tree map[string]any) []string {
 	}
 	for key := range block(tree, "client.options") {
 		if !slices.Contains(options(), key) && !strings.HasPrefix(key, pluginOption) {
-			out = append(out, fmt.Sprintf("%s: client.options %q is not acted on yet", file, key))
+			out = append(out, fmt.Sprintf("%s: client.options %q has no effect: %s", file, key, instead(key)))
 		}
 	}
 	sort.Strings(out)
 	return out
+}
+
+// instead says where the settings of an option without effect belong.
+func instead(option string) string {
+	parts := strings.Split(option, ".")
+	switch {
+	case parts[0] == "docker":
+		return `Docker is configured in plugin "docker" { config { } }`
+	case parts[0] == "driver" && len(parts) > 2:
+		return fmt.Sprintf("the driver is configured in plugin %q { config { } }, with keys such as enabled", parts[1])
+	case parts[0] == "fingerprint":
+		return "the node looks for everything that it can use"
+	}
+	return "docs/configuration.md has the options that there are"
 }
 
 // block returns a block of a tree by its path, nil if it does not exist.

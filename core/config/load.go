@@ -145,6 +145,9 @@ func parseTree(name string, src []byte) (map[string]any, error) {
 		if err := json.Unmarshal(src, &tree); err != nil {
 			return nil, errdefs.InvalidArgumentf("%s is not a JSON object: %v", name, err)
 		}
+		if key := twice(json.NewDecoder(bytes.NewReader(src))); key != "" {
+			return nil, errdefs.InvalidArgumentf("%s: an object has the key %q twice, of which only the last would count; join them", name, key)
+		}
 		flattenLists(tree, false)
 		return tree, nil
 	}
@@ -165,6 +168,29 @@ func parseTree(name string, src []byte) (map[string]any, error) {
 		return nil, errdefs.New(errdefs.InvalidArgument, diags)
 	}
 	return tree, nil
+}
+
+// twice reads one valid JSON value and returns a key that an object in it has twice; empty if
+// there is none.
+func twice(dec *json.Decoder) (found string) {
+	open, err := dec.Token()
+	if delim, nested := open.(json.Delim); err != nil || !nested || delim != '{' && delim != '[' {
+		return ""
+	}
+	seen := map[string]bool{}
+	for dec.More() && found == "" {
+		if open == json.Delim('{') {
+			key, _ := dec.Token()
+			name, _ := key.(string)
+			if seen[name] {
+				return name
+			}
+			seen[name] = true
+		}
+		found = twice(dec)
+	}
+	_, _ = dec.Token() // the closing bracket; the value is valid
+	return found
 }
 
 // flattenLists converts the lists of objects that JSON may use for blocks, such as

@@ -159,3 +159,27 @@ func TestAMisspeltKeyIsProposed(t *testing.T) {
 		}
 	}
 }
+
+func TestAnOptionOfAnOlderReleaseNamesTheBlockThatReplacesIt(t *testing.T) {
+	for option, says := range map[string]string{
+		"driver.raw_exec.enable": `plugin "raw_exec" { config { } }`, "docker.cleanup.image": `plugin "docker" { config { } }`, "nonsense": "docs/configuration.md",
+	} {
+		c := mergedFrom(t, fmt.Sprintf("client {\n options {\n  %q = \"1\"\n }\n}", option))
+		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], option) || !strings.Contains(c.Warnings[0], says) {
+			t.Errorf("%s: %q", option, c.Warnings)
+		}
+	}
+}
+
+func TestAKeyThatStandsTwiceInAnObjectIsRefused(t *testing.T) {
+	for text, key := range map[string]string{
+		`{"client":{"enabled":true},"client":{"meta":{"a":"b"}}}`:                           "client",
+		`{"plugin":[{"docker":{"config":{"x":[1,{"a":1,"a":2}]}}}]}`:                        "a",
+		`{"plugin":[{"docker":{"config":{}}},{"exec":{"config":{}}}],"client":{"meta":{}}}`: "",
+	} {
+		err := config.Defaults().Merge("a.json", []byte(text))
+		if key == "" && err != nil || key != "" && (!errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), fmt.Sprintf("key %q twice", key))) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -17,7 +17,7 @@ func (d *Daemon) makeDataDir() (err error) {
 	if d.dataDir == "" {
 		d.scratch = true
 		if d.dataDir, err = os.MkdirTemp("", "drover-dev-"); err != nil {
-			return fmt.Errorf("make a scratch directory: %w", err)
+			return fmt.Errorf("no scratch directory can be made; set TMPDIR or -data-dir to a directory that can be written: %w", err)
 		}
 		return os.Chmod(d.dataDir, 0o711)
 	}
