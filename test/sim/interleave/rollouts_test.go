@@ -71,9 +71,16 @@ func (r *rules) surplus(before, after *state.View) {
 		if s.Type != model.JobTypeService || s.Disconnect != "none" && s.Disconnect != "prevent_reschedule_on_lost" || job == nil {
 			continue
 		}
+		d := after.LatestDeployment("default", s.ID)
+		// The stop of an older canary is refused, and decided again, if it was out of reach when
+		// it was planned.
+		back := func(a *model.Allocation) bool {
+			n := before.NodeByID(a.NodeID)
+			return a.DeploymentStatus.IsCanary() && a.DeploymentID != d.ID && n != nil && n.ModifyIndex > r.w.planned()
+		}
 		live := func(v *state.View) (n int) {
 			for _, a := range v.AllocsByJob("default", s.ID) {
-				if !a.TerminalStatus() && job.Owns(a) {
+				if !a.TerminalStatus() && job.Owns(a) && !(d != nil && back(a)) {
 					n++
 				}
 			}
@@ -86,7 +93,7 @@ func (r *rules) surplus(before, after *state.View) {
 				most = max(most, after.JobOf(a).TaskGroups[0].Count) // a plan of the version before
 			}
 		}
-		if d := after.LatestDeployment("default", s.ID); d != nil {
+		if d != nil {
 			most += d.TaskGroups["g"].DesiredCanaries
 		}
 		if n := live(after); fresh && n > max(most, live(before)) {
