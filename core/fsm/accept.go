@@ -285,7 +285,7 @@ func (c *acceptance) askNode(id string, places []int, stops []*model.Allocation,
 		}
 	}
 	n := c.v.NodeByID(id)
-	why := NodeRefuses(n)
+	why := nodeRefuses(n)
 	if why == "" {
 		why = c.room(n, stop, place)
 	}
@@ -342,8 +342,8 @@ func (c *acceptance) secondSuccessor() string {
 	return ""
 }
 
-// NodeRefuses returns why a node must not get new allocs, or "".
-func NodeRefuses(n *model.Node) string {
+// nodeRefuses returns why a node must not get new allocs, or "".
+func nodeRefuses(n *model.Node) string {
 	switch {
 	case n == nil:
 		return "node does not exist"

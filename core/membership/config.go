@@ -186,7 +186,7 @@ func (c Config) keyring() (*memberlist.Keyring, error) {
 	}
 	var first []byte
 	if c.Key != "" {
-		if first, err = DecodeKey(c.Key); err != nil {
+		if first, err = decodeKey(c.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -219,8 +219,8 @@ func contains(keys [][]byte, key []byte) bool {
 	return false
 }
 
-// DecodeKey returns the bytes of a key, or why it is none.
-func DecodeKey(text string) ([]byte, error) {
+// decodeKey returns the bytes of a key, or why it is none.
+func decodeKey(text string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err == nil {
 		err = memberlist.ValidateKey(key)

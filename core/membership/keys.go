@@ -35,7 +35,7 @@ func parseKeys(file string, text []byte) ([][]byte, error) {
 	}
 	var out [][]byte
 	for _, key := range list {
-		raw, err := DecodeKey(key)
+		raw, err := decodeKey(key)
 		if err != nil {
 			return nil, errdefs.FailedPreconditionf("%s: %w", file, err)
 		}
@@ -111,7 +111,7 @@ func (m *Membership) keys(key string, ask func(*serf.KeyManager, string) (*serf.
 		return &KeyReport{}, errdefs.FailedPreconditionf("the gossip of this server is not encrypted: set server { encrypt = KEY } on all servers and restart them")
 	}
 	if key != "" {
-		if _, err := DecodeKey(key); err != nil {
+		if _, err := decodeKey(key); err != nil {
 			return &KeyReport{}, err
 		}
 	}

@@ -31,7 +31,7 @@ func NewPeerMethod[Request, Reply any](name string, do func(context.Context, *Re
 	return PeerMethod{grpc.MethodDesc{
 		MethodName: name,
 		Handler: func(server any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			if err := FromServer(ctx); err != nil {
+			if err := fromServer(ctx); err != nil {
 				return nil, errdefs.ToGRPC(err)
 			}
 			request := new(Request)
@@ -85,7 +85,7 @@ type nodeCallMessage struct {
 
 // callAttached passes a call of another server on to a node.
 func (s *Server) callAttached(stream grpc.ServerStream, attached func(nodeID string) (Node, bool)) error {
-	if err := FromServer(stream.Context()); err != nil {
+	if err := fromServer(stream.Context()); err != nil {
 		return err
 	}
 	var m nodeCallMessage

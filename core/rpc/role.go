@@ -28,10 +28,10 @@ type machineInfo struct {
 	role error
 }
 
-// FromServer returns an error if the call of ctx comes from a machine that has no
+// fromServer returns an error if the call of ctx comes from a machine that has no
 // certificate of a server. Without TLS, and without its verify_server_hostname, every
 // machine of the cluster may act as a server.
-func FromServer(ctx context.Context) error {
+func fromServer(ctx context.Context) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return errdefs.PermissionDeniedf("this call comes from no machine")

@@ -175,11 +175,11 @@ func (v *View) JobVersions(ns, id string) []*model.Job {
 }
 
 // Jobs yields the jobs of a namespace ("": of all) ordered by namespace and id.
-func (v *View) Jobs(ns string) iter.Seq[*model.Job] { return v.JobsByPrefix(ns, "") }
+func (v *View) Jobs(ns string) iter.Seq[*model.Job] { return v.jobsByPrefix(ns, "") }
 
-// JobsByPrefix is Jobs restricted to ids that begin with prefix. A prefix requires a
+// jobsByPrefix is Jobs restricted to ids that begin with prefix. A prefix requires a
 // namespace.
-func (v *View) JobsByPrefix(ns, prefix string) iter.Seq[*model.Job] {
+func (v *View) jobsByPrefix(ns, prefix string) iter.Seq[*model.Job] {
 	return func(yield func(*model.Job) bool) {
 		from := ""
 		if ns != "" {

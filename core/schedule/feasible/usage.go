@@ -49,7 +49,7 @@ func UsageOf(n *model.Node, allocs []*model.Allocation) *Usage {
 // the reservation keeps what it has.
 func (u *Usage) reserve(n *model.Node) {
 	if n.ReservedResources != nil {
-		for _, p := range ParsePorts(n.ReservedResources.Networks.ReservedHostPorts) {
+		for _, p := range parsePorts(n.ReservedResources.Networks.ReservedHostPorts) {
 			for _, ip := range addresses(n) {
 				u.on(ip).set(p)
 			}
@@ -63,7 +63,7 @@ func (u *Usage) reserve(n *model.Node) {
 	}
 	for _, nw := range n.NodeResources.NodeNetworks {
 		for _, a := range nw.Addresses {
-			for _, p := range ParsePorts(a.ReservedPorts) {
+			for _, p := range parsePorts(a.ReservedPorts) {
 				u.on(a.Address).set(p)
 			}
 		}
@@ -158,8 +158,8 @@ func (b *bitmap) set(p int) bool {
 	return was
 }
 
-// ParsePorts parses "22,80,8500-8600" and skips what is not a port.
-func ParsePorts(s string) []int {
+// parsePorts parses "22,80,8500-8600" and skips what is not a port.
+func parsePorts(s string) []int {
 	var out []int
 	for part := range strings.SplitSeq(s, ",") {
 		lo, hi, isRange := strings.Cut(strings.TrimSpace(part), "-")

@@ -19,10 +19,10 @@ type DependView interface {
 	AllocsByJob(namespace, id string) []*model.Allocation
 }
 
-// HoldOf returns what holds a group of the newest version of a job back, nil if nothing does:
+// holdOf returns what holds a group of the newest version of a job back, nil if nothing does:
 // all that it depends on is as it needs it, or the group has begun. allocs are those of the
 // job.
-func HoldOf(v DependView, job *model.Job, tg *model.TaskGroup, allocs []*model.Allocation, now time.Time) *model.Hold {
+func holdOf(v DependView, job *model.Job, tg *model.TaskGroup, allocs []*model.Allocation, now time.Time) *model.Hold {
 	if len(job.DependsOn)+len(tg.DependsOn) == 0 || newSpec(v, job).begun(tg.Name, allocs) {
 		return nil
 	}
@@ -71,7 +71,7 @@ func Holds(v DependView, job *model.Job, now time.Time) map[string]*model.Hold {
 	out := map[string]*model.Hold{}
 	allocs := v.AllocsByJob(job.Namespace, job.ID)
 	for _, tg := range job.TaskGroups {
-		if h := HoldOf(v, job, tg, allocs, now); h != nil && tg.Count > 0 {
+		if h := holdOf(v, job, tg, allocs, now); h != nil && tg.Count > 0 {
 			out[tg.Name] = h
 		}
 	}

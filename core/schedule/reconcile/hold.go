@@ -19,7 +19,7 @@ func (r *run) hold(tg *model.TaskGroup, allocs []*model.Allocation) *model.Hold 
 	if r.Depend == nil {
 		return nil
 	}
-	h := HoldOf(r.Depend, r.Job, tg, allocs, r.Now)
+	h := holdOf(r.Depend, r.Job, tg, allocs, r.Now)
 	if h == nil {
 		r.release(tg)
 		return nil

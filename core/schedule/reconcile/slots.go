@@ -436,7 +436,7 @@ type updates struct{ destructive []*model.Allocation }
 // reports whether that is possible. Such an update rolls out as a destructive one does,
 // with max_parallel and canaries, since less memory may be too little.
 func (r *run) resize(tg *model.TaskGroup, a *model.Allocation) bool {
-	if tg.Update == nil || tg.Update.Resources != model.UpdateInPlace || !SameButResources(r.jobOf(a), r.Job, tg.Name) || !r.Feasible(tg, r.Node(a.NodeID)) {
+	if tg.Update == nil || tg.Update.Resources != model.UpdateInPlace || !sameButResources(r.jobOf(a), r.Job, tg.Name) || !r.Feasible(tg, r.Node(a.NodeID)) {
 		return false
 	}
 	resources := r.Resize(tg, a)

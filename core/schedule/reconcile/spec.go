@@ -25,10 +25,10 @@ func SameRuntime(a, b *model.Job, group string) bool {
 	return same(a.Meta, b.Meta) && reflect.DeepEqual(runtimeOf(x), runtimeOf(y))
 }
 
-// SameButResources reports whether an alloc of a group of job a could continue under job b
+// sameButResources reports whether an alloc of a group of job a could continue under job b
 // if it got other resources: cpu, memory and memory_max. Cores, devices and the sizes of
 // what a task's directory contains cannot change while it runs.
-func SameButResources(a, b *model.Job, group string) bool {
+func sameButResources(a, b *model.Job, group string) bool {
 	if a == nil || b == nil {
 		return false
 	}
@@ -39,7 +39,7 @@ func SameButResources(a, b *model.Job, group string) bool {
 	return same(a.Meta, b.Meta) && reflect.DeepEqual(withoutResources(runtimeOf(x)), withoutResources(runtimeOf(y)))
 }
 
-// withoutResources removes from the tasks of a copy what SameButResources ignores.
+// withoutResources removes from the tasks of a copy what sameButResources ignores.
 func withoutResources(tg *model.TaskGroup) *model.TaskGroup {
 	for _, t := range tg.Tasks {
 		if t.Resources != nil {
