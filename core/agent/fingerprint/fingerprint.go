@@ -155,6 +155,20 @@ func (f *Facts) probeCPU(ctx context.Context, o Options) {
 	}
 	f.set("cpu.reservablecores", strconv.Itoa(len(c.ReservableCpuCores)))
 	f.Resources.Processors.Topology = t
+	f.checkCores("reservable_cores", o.ReservableCores, t)
+	if o.Reserved != nil {
+		f.checkCores("reserved.cores", o.Reserved.Cpu.ReservedCpuCores, t)
+	}
+}
+
+// checkCores names the cores of a list that the machine does not have.
+func (f *Facts) checkCores(key string, listed []uint16, t *model.Topology) {
+	absent := slices.DeleteFunc(slices.Clone(listed), func(id uint16) bool {
+		return slices.ContainsFunc(t.Cores, func(c model.Core) bool { return c.ID == id })
+	})
+	if len(absent) > 0 {
+		f.problem("client.%s names cores that this machine does not have: %s", key, formatList(absent))
+	}
 }
 
 // reserve computes the reserved resources. Cores that the machine does not have are

@@ -28,12 +28,14 @@ func onHostNetwork(f *fingerprint.Facts, name string) (out []string) {
 
 func TestOverridesThatKeepTasksFromTheNodeAreNamed(t *testing.T) {
 	f := fingerprint.Probe(t.Context(), fingerprint.Options{
-		Interface: "no-such-interface", CPUTotalCompute: 1000, MemoryMB: 100, DiskTotalMB: 100,
+		Interface: "no-such-interface", CPUTotalCompute: 1000, MemoryMB: 100, DiskTotalMB: 100, ReservableCores: []uint16{0, 60000, 60001},
 		Reserved: &model.NodeReservedResources{
-			Cpu: model.NodeReservedCpuResources{CpuShares: 1000}, Memory: model.NodeReservedMemoryResources{MemoryMB: 200}, Disk: model.NodeReservedDiskResources{DiskMB: 99},
+			Cpu: model.NodeReservedCpuResources{CpuShares: 1000, ReservedCpuCores: []uint16{0, 60002}}, Memory: model.NodeReservedMemoryResources{MemoryMB: 200}, Disk: model.NodeReservedDiskResources{DiskMB: 99},
 		},
 	})
 	want := []string{
+		"client.reservable_cores names cores that this machine does not have: 60000-60001",
+		"client.reserved.cores names cores that this machine does not have: 60002",
 		`client.network_interface: this machine has no interface "no-such-interface", so jobs that want ports are not placed here`,
 		"client.reserved.cpu leaves nothing for allocs: 1000 of 1000 are reserved, so nothing is placed here",
 		"client.reserved.memory leaves nothing for allocs: 200 of 100 are reserved, so nothing is placed here",

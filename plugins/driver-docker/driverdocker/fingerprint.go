@@ -5,7 +5,10 @@ package driverdocker
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,11 +121,29 @@ func (d *daemon) fingerprint(ctx context.Context, agent agentConfig, last driver
 		}
 	}
 	d.forget()
-	f := undetected("the Docker daemon at " + d.endpoint + " does not answer: " + err.Error() + "; start it, or set endpoint in the agent's plugin \"docker\" config")
+	cure := "start it, or set endpoint in the agent's plugin \"docker\" config"
+	if forbidden(limited, d.endpoint) {
+		cure = "run the agent as root, or as a member of the group that owns the socket"
+	}
+	f := undetected("the Docker daemon at " + d.endpoint + " does not answer: " + err.Error() + "; " + cure)
 	if last.Health != driver.HealthUndetected && last.Health != "" {
 		f.Health, f.Attributes = driver.HealthUnhealthy, last.Attributes
 	}
 	return f
+}
+
+// forbidden reports whether the daemon has a socket to which this user may not connect. The
+// error of Docker's client says so in words only.
+func forbidden(ctx context.Context, endpoint string) bool {
+	path, isSocket := strings.CutPrefix(endpoint, "unix://")
+	if !isSocket {
+		return false
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return errors.Is(err, fs.ErrPermission)
 }
 
 func (d *daemon) seen() bool {
