@@ -321,7 +321,7 @@ func BenchmarkRegister(b *testing.B) {
 func TestWhatNobodyActsOnIsAWarningEverywhere(t *testing.T) {
 	s := newServer(t)
 	job := withConfig(`{"command":"x"}`, `,"Vault":{"Policies":["a"]}`)
-	const want = "1 warning:\n\n* not acted on yet: vault of g/t"
+	const want = "1 warning:\n\n* not acted on yet: vault (no node has Vault yet, so nothing of the group is placed; take the block out, and use variables or identities) of g/t"
 	if v, err := s.ValidateJob(s.ctx, &api.JobValidateRequest{Job: job}); err != nil || v.Warnings != want || v.Error != "" {
 		t.Errorf("validated: %+v, %v", v, err)
 	}

@@ -13,7 +13,7 @@ func fieldsOfTask() []Field {
 		{Name: "Task.Config", By: "core/agent/alloc"},
 		{Name: "Task.Env", By: "core/taskenv"},
 		{Name: "Task.Services", By: "core/services"},
-		{Name: "Task.Vault", Warn: "vault"},
+		{Name: "Task.Vault", Warn: "vault (no node has Vault yet, so nothing of the group is placed; take the block out, and use variables or identities)"},
 		{Name: "Task.Consul", By: "core/services"},
 		{Name: "Task.Templates", By: "core/agent/alloc"},
 		{Name: "Task.Constraints", By: "core/schedule/feasible"},

@@ -46,7 +46,7 @@ func TestWhatNobodyActsOnIsAWarningByName(t *testing.T) {
 		{"a volume", &model.Job{TaskGroups: []*model.TaskGroup{{Name: "db", Volumes: map[string]*model.VolumeRequest{"b": {Name: "b", Type: "csi"}, "a": {Name: "a", Type: "host", Sticky: true}}}}},
 			nil},
 		{"vault", &model.Job{TaskGroups: []*model.TaskGroup{group("web", &model.Task{Name: "a", Vault: &model.Vault{}}, &model.Task{Name: "b", Vault: &model.Vault{}})}},
-			[]string{"not acted on yet: vault of web/a, web/b"}},
+			[]string{"not acted on yet: vault (no node has Vault yet, so nothing of the group is placed; take the block out, and use variables or identities) of web/a, web/b"}},
 		{"a payload for nobody", &model.Job{TaskGroups: []*model.TaskGroup{payload}}, []string{"not acted on yet: dispatch_payload of a job that gets no payload of g/t"}},
 		{"a forbidden payload", &model.Job{ParameterizedJob: &model.ParameterizedJobConfig{Payload: "forbidden"}, TaskGroups: []*model.TaskGroup{payload}},
 			[]string{"not acted on yet: dispatch_payload of a job that gets no payload of g/t"}},
@@ -93,7 +93,7 @@ func TestOneWarningNamesFewPlaces(t *testing.T) {
 	for i := range 1000 {
 		job.TaskGroups = append(job.TaskGroups, group(fmt.Sprint("g", i), &model.Task{Name: "t", Vault: &model.Vault{}}))
 	}
-	want := []string{"not acted on yet: vault of g0/t, g1/t, g2/t, g3/t, g4/t, and 995 more"}
+	want := []string{"not acted on yet: vault (no node has Vault yet, so nothing of the group is placed; take the block out, and use variables or identities) of g0/t, g1/t, g2/t, g3/t, g4/t, and 995 more"}
 	if got := job.NotActedOn(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
