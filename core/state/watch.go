@@ -67,6 +67,9 @@ func (ws *watches) drop(w *waiter) {
 	ws.remove(w)
 }
 
+// nowhere is the position of a waiter in a list from which it was removed.
+const nowhere = -1
+
 // remove removes a waiter from all its keys, at a cost that does not depend on how many wait
 // for them: thousands of blocking queries may wait for one table, and a commit removes them
 // all. The lock must be held.
@@ -77,9 +80,12 @@ func (ws *watches) remove(w *waiter) {
 	w.gone = true
 	for i, k := range w.keys {
 		list := ws.armed[k]
-		last := len(list) - 1
-		list[w.at[i]] = list[last]
-		list[last].moved(k, last, w.at[i])
+		at, last := w.at[i], len(list)-1
+		w.at[i] = nowhere
+		if at != last {
+			list[at] = list[last]
+			list[at].moved(k, last, at)
+		}
 		list[last] = nil
 		if last == 0 {
 			delete(ws.armed, k)

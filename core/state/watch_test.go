@@ -94,3 +94,27 @@ func BenchmarkWake(b *testing.B) {
 		})
 	}
 }
+
+// The last in a list takes the position of one that is removed. Here it is the waiter itself,
+// whose positions in the list are not in order.
+func TestAWaiterThatWaitsForOneKeyThriceIsRemovedWhereverItsPositionsHaveMoved(t *testing.T) {
+	s, k := New(), Key{Table: "t"}
+	var others []*waiter
+	for range 4 {
+		s.Watch(t.Context(), k)
+		others = append(others, s.watches.armed[k][len(others)])
+	}
+	thrice := s.Watch(t.Context(), k, k, k)
+	for _, i := range []int{2, 3, 1, 0} {
+		s.watches.drop(others[i])
+	}
+	s.watches.all()
+	select {
+	case <-thrice:
+	default:
+		t.Error("it was not woken")
+	}
+	if len(s.watches.armed) != 0 {
+		t.Errorf("%d keys are still waited for", len(s.watches.armed))
+	}
+}
