@@ -176,7 +176,7 @@ func (n *names) run(ctx context.Context, k serviceKey, which *name) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !n.store(which, answer, err) {
+		if !n.store(k, which, answer, err) {
 			return
 		}
 		if err != nil {
@@ -211,8 +211,9 @@ func (n *names) empty(k serviceKey) bool {
 	return found == nil || len(found.answer.Instances) == 0
 }
 
-// store keeps an answer and reports whether to go on.
-func (n *names) store(which *name, answer Answer, err error) bool {
+// store keeps an answer and reports whether to go on. A service whose first request has failed
+// is not known any more when that is said, so that the next question tries again.
+func (n *names) store(k serviceKey, which *name, answer Answer, err error) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil {
@@ -222,9 +223,12 @@ func (n *names) store(which *name, answer Answer, err error) bool {
 	case <-which.ready:
 	default:
 		which.err = err
+		if err != nil && n.known[k] == which {
+			delete(n.known, k)
+		}
 		close(which.ready)
 		if err != nil {
-			return false // the next question tries again
+			return false
 		}
 	}
 	keep := keepName
