@@ -82,7 +82,7 @@
 //
 // Agent started in another mount namespace, as a service manager does that hides a part of
 // the machine from it: each client that connects makes the supervisor execute its binary
-// there. Tasks that run stay where they are.
+// there (ADR 0133). Tasks that run stay where they are.
 //
 // # Logs
 //
