@@ -6,6 +6,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -438,6 +439,25 @@ func TestOperatorsCanLookIntoAnAlloc(t *testing.T) {
 	b.eventually("restarted", func() bool { return len(b.driver.started()) == 2 })
 	if _, err := ask[any](t, b, rpc.MethodAllocStats, rpc.AllocRequest{AllocID: "zz"}); !errdefs.IsNotFound(err) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestLogsOfATaskThatKeepsNoneAreNotWaitedFor(t *testing.T) {
+	b := newBed(t)
+	a := newAlloc("a1", newTask("web"))
+	a.Job.TaskGroups[0].Tasks[0].LogConfig = &model.LogConfig{Disabled: true}
+	b.servers.assign(a)
+	b.status("a1", "running")
+	for _, name := range []string{"web.stdout.0", "web.stderr.0"} { // of the test's driver
+		if err := os.Remove(filepath.Join(b.dir, "alloc", "a1", "alloc", "logs", name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	for _, follow := range []bool{false, true} {
+		_, err := ask[any](t, b, rpc.MethodStreamLogs, rpc.LogRequest{AllocID: "a1", Task: "web", Type: "stdout", Follow: follow})
+		if !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "disabled = true") {
+			t.Errorf("followed: %t: %v", follow, err)
+		}
 	}
 }
 

@@ -216,9 +216,6 @@ func allocLogs() spec {
 				if err != nil {
 					return err
 				}
-				if err := keepsLogs(a, *task); err != nil {
-					return err
-				}
 				if !*stderr && !*stdout {
 					*stdout, *stderr = true, o.follow
 				}
@@ -236,23 +233,6 @@ func allocLogs() spec {
 			}
 		},
 	}
-}
-
-// keepsLogs returns an error for a task without logs, for which one would wait in vain.
-func keepsLogs(a *model.Allocation, task string) error {
-	if a.Job == nil {
-		return nil
-	}
-	g := a.Job.LookupTaskGroup(a.TaskGroup)
-	if g == nil {
-		return nil
-	}
-	for _, t := range g.Tasks {
-		if t.Name == task && t.LogConfig != nil && t.LogConfig.Disabled {
-			return fmt.Errorf("task %q of allocation %s keeps no logs, since its logs block says disabled = true", task, a.ID)
-		}
-	}
-	return nil
 }
 
 func (s *session) logReader(allocID, task, kind string) reader {

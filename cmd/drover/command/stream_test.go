@@ -67,16 +67,6 @@ func TestTheEndOfALogIsWholeLinesHoweverLongTheyAre(t *testing.T) {
 	}
 }
 
-func TestLogsOfATaskThatKeepsNoneAreNotWaitedFor(t *testing.T) {
-	answers := world()
-	key := "GET /v1/allocation/" + allocID
-	answers[key] = strings.Replace(answers[key], `"Tasks":[{"Name":"t"}]`, `"Tasks":[{"Name":"t","LogConfig":{"Disabled":true}}]`, 1)
-	r := newFake(t, answers).at(t, nil, "alloc", "logs", "-f", "bbbb")
-	if r.code != 1 || !strings.Contains(r.err, `task "t" of allocation `+allocID+` keeps no logs, since its logs block says disabled = true`) {
-		t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
-	}
-}
-
 func FuzzLastLines(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n"), 2)
 	f.Add([]byte("a\nb\nc"), 2)

@@ -21,6 +21,17 @@ func (r *Runner) DriverReadsLogs(name string) bool {
 	return can && slices.Contains(drv.Info().Features, driver.FeatureReadLogs)
 }
 
+// KeepsLogs reports whether the output of a task goes to log files.
+func (r *Runner) KeepsLogs(name string) bool {
+	a := r.Alloc()
+	tg := a.Job.LookupTaskGroup(a.TaskGroup)
+	if tg == nil {
+		return true
+	}
+	t := tg.LookupTask(name)
+	return t == nil || t.LogConfig == nil || !t.LogConfig.Disabled
+}
+
 // OutputOf returns the last started run of a task, which may have ended. Its ID is empty
 // before the first start.
 func (r *Runner) OutputOf(ctx context.Context, name string) (TaskRun, error) {

@@ -44,6 +44,9 @@ func readLogs(ctx context.Context, r *alloc.Runner, q rpc.LogRequest, stream *st
 	if len(files) == 0 && r.DriverReadsLogs(q.Task) {
 		return (&daemonReader{runner: r, q: q, s: stream}).run(ctx)
 	}
+	if len(files) == 0 && !r.KeepsLogs(q.Task) {
+		return errdefs.NotFoundf("task %q keeps no logs, since its logs block says disabled = true", q.Task)
+	}
 	reader := &logReader{dir: r.Dir(), q: q, s: stream}
 	defer reader.close()
 	return reader.run()
