@@ -160,7 +160,9 @@ func TestAnAllocRunsBecomesHealthyAndStops(t *testing.T) {
 
 func TestAFailedTaskFailsItsAllocAndItsSiblings(t *testing.T) {
 	b := newBed(t)
-	b.servers.assign(newAlloc("a1", newTask("web"), newTask("db")))
+	a := newAlloc("a1", newTask("web"), newTask("db"))
+	a.Job.TaskGroups[0].Update.MinHealthyTime = 30 * time.Second // it is not healthy before it fails, however slow the machine is
+	b.servers.assign(a)
 	b.eventually("both run", func() bool { return b.driver.running() == 2 })
 	b.driver.end("web", driver.ExitResult{ExitCode: 1})
 	b.status("a1", "failed")
