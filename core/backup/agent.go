@@ -18,9 +18,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/drover-project/drover/sdk/errdefs"
-
 	"github.com/drover-project/drover/core/sleep"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Snapshot is a snapshot from a server. The caller closes it.

@@ -38,11 +38,8 @@ func Flag(fs *flag.FlagSet, args []string) string {
 		if arg == "--" {
 			break
 		}
-		name, isFlag := strings.CutPrefix(strings.TrimPrefix(arg, "-"), "-")
-		if !isFlag {
-			name, isFlag = strings.CutPrefix(arg, "-")
-		}
-		name, _, _ = strings.Cut(name, "=")
+		name, isFlag := strings.CutPrefix(arg, "-")
+		name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "=")
 		if !isFlag || name == "" || fs.Lookup(name) != nil {
 			continue
 		}

@@ -18,9 +18,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-project/drover/sdk/errdefs"
-
 	"github.com/drover-project/drover/core/sleep"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // layout is the tree in one version of cgroups.

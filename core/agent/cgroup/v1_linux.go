@@ -11,9 +11,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/drover-project/drover/sdk/errdefs"
-
 	"github.com/drover-project/drover/core/sleep"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // v1 is the tree on cgroups of version 1.

@@ -41,10 +41,11 @@ func readLogs(ctx context.Context, r *alloc.Runner, q rpc.LogRequest, stream *st
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
-	if len(files) == 0 && r.DriverReadsLogs(q.Task) {
+	switch {
+	case len(files) > 0:
+	case r.DriverReadsLogs(q.Task):
 		return (&daemonReader{runner: r, q: q, s: stream}).run(ctx)
-	}
-	if len(files) == 0 && !r.KeepsLogs(q.Task) {
+	case !r.KeepsLogs(q.Task):
 		return errdefs.NotFoundf("task %q keeps no logs, since its logs block says disabled = true", q.Task)
 	}
 	reader := &logReader{dir: r.Dir(), q: q, s: stream}

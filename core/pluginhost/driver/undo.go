@@ -9,9 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/drover-project/drover/sdk/errdefs"
-
 	"github.com/drover-project/drover/core/sleep"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // undoLimit limits the time for undoing a failed start. The caller also destroys the

@@ -10,9 +10,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/drover-project/drover/sdk/errdefs"
-
 	"github.com/drover-project/drover/core/sleep"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // Rates of reading fingerprints: printBurst at once and then printRate per second,

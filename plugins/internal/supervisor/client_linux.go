@@ -398,9 +398,12 @@ func (c *Client) UpToDate(ctx context.Context) error {
 		if err := c.Upgrade(ctx, own); err != nil {
 			return err
 		}
+		if hello, err = c.Hello(ctx); err != nil {
+			return err
+		}
 	}
-	if hello, err = c.Hello(ctx); err != nil || hello.Mounts == mounts() {
-		return err
+	if here := mounts(); here == "" || hello.Mounts == here {
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

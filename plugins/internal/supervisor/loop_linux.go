@@ -370,19 +370,17 @@ func (l *loop) goOn(path, mounts string) error {
 	run := func() error {
 		return become(path, loopArgs(l.journal.dir, l.lock, l.listener, l.keeper), l.lock, l.listener, l.keeper)
 	}
+	err := error(nil)
 	if mounts == "" {
-		return fmt.Errorf("run the new supervisor %s: %w", path, run())
+		err = run()
+	} else if ns, oerr := os.Open(mounts); oerr != nil {
+		err = oerr
+	} else {
+		defer ns.Close()
+		// A program runs on in the namespaces of the thread that executes it.
+		err = isolation.WithinMounts(int(ns.Fd()), "", run)
 	}
-	ns, err := os.Open(mounts)
-	if err != nil {
-		return fmt.Errorf("open the mount namespace for the new supervisor: %w", err)
-	}
-	defer ns.Close()
-	// A program runs on in the namespaces of the thread that executes it.
-	if err := isolation.WithinMounts(int(ns.Fd()), "", run); err != nil {
-		return fmt.Errorf("run the new supervisor %s in another mount namespace: %w", path, err)
-	}
-	return nil
+	return fmt.Errorf("run the new supervisor %s: %w", path, err)
 }
 
 // becomeKeeper turns this process, with its children and its socket, into the keeper
