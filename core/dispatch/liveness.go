@@ -20,7 +20,7 @@ const statusBatch = 256
 
 // renew notes that a node was heard, and returns its lease.
 func (d *Dispatcher) renew(node *model.Node, who HeardNode, now time.Time) rpc.Lease {
-	lease := d.lease()
+	lease := inStep(d.lease(), now)
 	d.mu.Lock()
 	news := d.hearing.heard(who, now)
 	d.mu.Unlock()

@@ -3,7 +3,11 @@
 
 package dispatch
 
-import "time"
+import (
+	"time"
+
+	"github.com/drover-project/drover/core/rpc"
+)
 
 // beatsPerLease is the largest number of heartbeats of a node within its lease: nodes of
 // earlier releases send three; later ones send fewer (rpc.Lease.BeatAfter).
@@ -31,4 +35,21 @@ func (d *Dispatcher) lease() time.Duration {
 // whole returns how long a node may be silent if the previous leader may have heard of it.
 func (d *Dispatcher) whole() time.Duration {
 	return max(d.lease()+d.cfg.Grace, d.cfg.FailoverTTL)
+}
+
+// beatsAt is the number of moments in a lease at which nodes send heartbeats.
+const beatsAt = 64
+
+// inStep returns a lease that is at most a fortieth shorter, so that the node's next heartbeat
+// is due at a moment at which others send theirs. A server with thousands of idle nodes then
+// wakes up some ten times a second, and each time answers many of them, where it would wake up
+// for nearly each one.
+func inStep(lease time.Duration, now time.Time) time.Duration {
+	step := lease / beatsAt
+	if step < time.Millisecond {
+		return lease
+	}
+	due := now.Add(rpc.Lease{TTL: lease}.BeatAfter())
+	early := time.Duration(due.UnixNano() % int64(step))
+	return lease - early*3/2 // a node waits for two thirds of its lease
 }
