@@ -59,12 +59,11 @@ func (b *Buffer) drain(ctx context.Context) {
 	ticker := time.NewTicker(Tick)
 	defer ticker.Stop()
 	var pace backoff
-	for tick := 1; ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			tick++
 			if pace.pause > 0 {
 				pace.pause--
 				continue
@@ -90,7 +89,7 @@ func (b *Buffer) drain(ctx context.Context) {
 			}
 			ticker.Reset(Tick)
 		}
-		batch, done := b.take(tick%NormalTicks == 0 || pace.failures > 0)
+		batch, done := b.take(pace.failures > 0)
 		if done {
 			return
 		}
@@ -126,9 +125,8 @@ func (b *Buffer) flush(ctx context.Context) {
 }
 
 // take returns the reports to send and marks them as being sent: the urgent ones, then
-// those that have waited for a while. With all it also returns the other ones. Otherwise
-// those wait, because most events of an alloc are soon followed by an urgent one and then
-// need no report of their own. done means that nothing is waiting.
+// those that have waited for long enough. If there are only the latter, or with all, it also
+// returns those that could wait longer. done means that nothing is waiting.
 func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,13 +134,21 @@ func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 		return nil, true
 	}
 	b.sending = map[string]entry{}
-	if batch = b.choose(nil, func(e entry) bool { return e.urgent }); len(batch) > 0 || all {
-		batch = b.choose(batch, func(e entry) bool {
-			age := time.Since(e.since)
-			return !e.urgent && (all || age >= Along) && (!e.quiet || age >= Quiet)
-		})
+	batch = b.choose(nil, func(e entry) bool { return e.urgent })
+	urgent := len(batch)
+	batch = b.choose(batch, func(e entry) bool { return time.Since(e.since) >= e.wait() })
+	if all || urgent == 0 && len(batch) > 0 {
+		batch = b.choose(batch, func(e entry) bool { return !e.quiet })
 	}
 	return batch, false
+}
+
+// wait returns for how long an update may wait that is not urgent.
+func (e entry) wait() time.Duration {
+	if e.quiet {
+		return Quiet
+	}
+	return Normal
 }
 
 // unreported is what servers say of an alloc of which no node has reported anything.

@@ -18,17 +18,16 @@ import (
 	"github.com/drover-project/drover/core/rpc"
 )
 
-// Tick is the interval of the sender; updates that are not urgent are sent every
-// NormalTicks ticks. An urgent update after an idle tick is sent after Lead, so that others
-// can join it. Servers assume that a new alloc is pending, so the node reports that only if
-// it lasts for Quiet. Updates that are not urgent are sent with urgent ones once they have
-// waited for Along.
+// Tick is the interval of the sender. An urgent update is sent at the next tick; after an
+// idle tick it is sent after Lead, so that others can join it. An update that is not urgent
+// is sent once it has waited for Normal, because most of them are soon followed by an urgent
+// one of the same alloc and then need no report of their own. Servers assume that a new
+// alloc is pending, so the node reports that only if it lasts for Quiet.
 const (
-	Tick        = 200 * time.Millisecond
-	NormalTicks = 5
-	Lead        = 10 * time.Millisecond
-	Quiet       = 10 * time.Second
-	Along       = 2 * Tick
+	Tick   = 200 * time.Millisecond
+	Lead   = 10 * time.Millisecond
+	Normal = 5 * Tick
+	Quiet  = 10 * time.Second
 )
 
 // MaxThrottle is the longest pause between two batches for which a server may ask.

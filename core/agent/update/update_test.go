@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,7 +121,7 @@ func TestUrgentUpdatesLeaveAtTheNextTick(t *testing.T) {
 	})
 }
 
-func TestOtherUpdatesWaitForTheFifthTickAndTheNewestWins(t *testing.T) {
+func TestOtherUpdatesWaitForASecondAndTheNewestWins(t *testing.T) {
 	run(t, func(b *update.Buffer, s *server) {
 		b.Put(alloc("a", "running", "1"), false)
 		after(time.Second)
@@ -138,26 +139,65 @@ func TestOtherUpdatesWaitForTheFifthTickAndTheNewestWins(t *testing.T) {
 	})
 }
 
-func TestAnUrgentUpdateTakesAlongWhatHasWaited(t *testing.T) {
+func TestAnUrgentUpdateTakesAlongOnlyWhatHasWaitedForLongEnough(t *testing.T) {
 	run(t, func(b *update.Buffer, s *server) {
 		b.Put(alloc("a", "running", "1"), false)
 		b.Put(alloc("c", "running", "1"), false)
 		after(time.Second)
 		s.with(func() { s.batches = nil })
 		b.Put(alloc("a", "running", "2"), false)
-		after(update.Along)
+		after(update.Normal - update.Tick/2)
 		b.Put(alloc("c", "running", "2"), false) // may soon be followed by something urgent
-		b.Put(alloc("b", "failed", ""), false)
+		after(update.Tick / 4)
+		b.Put(alloc("b", "failed", ""), false) // after an idle tick it is sent almost at once
+		after(update.Lead)
+		if got := idsOf(s.sent()); !slices.Equal(got, []string{"b"}) {
+			t.Fatalf("sent %v", got)
+		}
+		b.Put(alloc("b", "failed", "again"), true)
 		after(update.Tick)
-		if len(s.sent()) != 1 || len(s.sent()[0]) != 2 || s.sent()[0][0].ID != "b" || s.sent()[0][1].ID != "a" {
-			t.Fatalf("batches: %v", s.sent())
+		if got := idsOf(s.sent()); !slices.Equal(got, []string{"b", "b a"}) {
+			t.Fatalf("sent %v", got)
 		}
 		b.Put(alloc("c", "complete", ""), false)
 		after(update.Tick)
-		if len(s.sent()) != 2 || len(s.sent()[1]) != 1 || s.sent()[1][0].ClientStatus != "complete" {
-			t.Fatalf("batches: %v", s.sent())
+		if got := s.sent(); len(got) != 3 || len(got[2]) != 1 || got[2][0].ClientStatus != "complete" {
+			t.Fatalf("sent %v", idsOf(got))
 		}
 	})
+}
+
+// What need not be sent yet is sent with what must, so that a busy node sends a batch a
+// second and not one for each alloc.
+func TestUpdatesThatAreNotUrgentShareABatch(t *testing.T) {
+	run(t, func(b *update.Buffer, s *server) {
+		const allocs = 10
+		for i := range allocs {
+			b.Put(alloc(fmt.Sprint(i), "running", ""), false)
+		}
+		after(time.Second)
+		s.with(func() { s.batches = nil })
+		for i := range 3 * allocs { // three seconds, an alloc each 100 ms
+			b.Put(alloc(fmt.Sprint(i%allocs), "running", fmt.Sprint(i)), false)
+			after(100 * time.Millisecond)
+		}
+		after(update.Normal + update.Tick)
+		if n := len(s.sent()); n > 4 {
+			t.Errorf("%d batches in four seconds: %v", n, idsOf(s.sent()))
+		}
+	})
+}
+
+// idsOf returns the ids in each batch.
+func idsOf(batches [][]*model.AllocReport) (out []string) {
+	for _, batch := range batches {
+		var ids []string
+		for _, r := range batch {
+			ids = append(ids, r.ID)
+		}
+		out = append(out, strings.Join(ids, " "))
+	}
+	return out
 }
 
 func TestALoadedServerThrottlesTheSender(t *testing.T) {
