@@ -199,7 +199,7 @@ func (n *shortNode) live(assigned *model.Allocation, stop <-chan struct{}) {
 	a := &model.Allocation{ID: assigned.ID, DeploymentID: assigned.DeploymentID, ClientStatus: "pending", ClientDescription: "No tasks have started"}
 	task := &model.TaskState{State: "pending"}
 	tell := func(change func(at *time.Time), events ...model.TaskEvent) {
-		next, at := *task, time.Now().UTC()
+		next, at := *task, time.Now().UTC().Truncate(time.Millisecond) // as nodes report times
 		task = &next
 		if change != nil {
 			change(&at)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -186,9 +187,15 @@ func namespace(name string) fsm.Command {
 	return &fsm.UpsertNamespaces{Namespaces: []*model.Namespace{{Name: name}}}
 }
 
-// newer is two commands, of which one needs the newest level.
-func newer() []fsm.Command {
-	return []fsm.Command{namespace("newer"), &fsm.RaiseLevel{Level: fsm.Level, Release: "v9"}}
+// newer is two commands, of which one needs the newest level: reports in the layout that a
+// cluster of that level has.
+func (c *cluster) newer() []fsm.Command {
+	c.Helper()
+	s := state.New()
+	if err := s.Update(1, func(tx *state.Tx) error { tx.BeginTerm("x", "t"); tx.RaiseLevel(fsm.Level, "v9"); return nil }); err != nil {
+		c.Fatal(err)
+	}
+	return []fsm.Command{namespace("newer"), fsm.NewReportAllocs(s.View(), 1, nil, nil)}
 }
 
 func (c *cluster) raiser(m *member) *capability.Raiser {
@@ -220,8 +227,8 @@ func TestWhileOneServerIsOldNoNewerCommandIsWrittenAndTheRefusalNamesIt(t *testi
 		t.Fatalf("level %d, %v", lead.store.View().Level(), err)
 	}
 	end := lead.LastIndex()
-	_, err := propose.Bounded(t.Context(), c.log(lead), newer()...)
-	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "upgrade server-c (c), which reads level 1") || strings.Contains(err.Error(), "server-a") {
+	_, err := propose.Bounded(t.Context(), c.log(lead), c.newer()...)
+	if !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), fmt.Sprintf("upgrade server-c (c), which reads level %d", fsm.Level-1)) || strings.Contains(err.Error(), "server-a") {
 		t.Errorf("got %v", err)
 	}
 	if lead.LastIndex() != end {
@@ -237,7 +244,7 @@ func TestWhileOneServerIsOldNoNewerCommandIsWrittenAndTheRefusalNamesIt(t *testi
 	if err := c.raiser(lead).Once(t.Context()); err != nil || lead.store.View().Level() != fsm.Level {
 		t.Fatalf("level %d, %v", lead.store.View().Level(), err)
 	}
-	c.must(lead, newer()...)
+	c.must(lead, c.newer()...)
 	c.equal()
 }
 
@@ -248,7 +255,7 @@ func TestAServerThatIsTooOldStopsAtTheEntryAlsoAfterARestartAndGoesOnAfterItsUpg
 	eventually(t, "the old server has it", func() bool { return old.store.View().NamespaceByName("before") != nil })
 	before := saved(t, old)
 	c.must(lead, &fsm.RaiseLevel{Level: fsm.Level, Release: "v9"}) // by a leader that was told wrong levels
-	c.must(lead, newer()...)
+	c.must(lead, c.newer()...)
 	for range 2 {
 		var unread *fsm.UnreadableError
 		if err := <-old.fatal; !errors.As(err, &unread) || unread.Index == 0 || !strings.Contains(err.Error(), "run release v9") {
@@ -277,7 +284,7 @@ func TestAServerThatIsTooOldForTheLeadersSnapshotStopsAndGoesOnAfterItsUpgrade(t
 	c.stop(old)
 	c.must(lead, &fsm.RaiseLevel{Level: fsm.Level, Release: "v9"})
 	for range 4 {
-		c.must(lead, newer()...)
+		c.must(lead, c.newer()...)
 	}
 	_, r, err := lead.TakeSnapshot(t.Context()) // the log behind it is cut
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// Level is the newest capability level of this build. It is one higher than the level of
-// the previous release if a command was added since, or if a field was added without which
-// a command means something else. The level of a cluster is in its state. It is the level
+// Level is the newest capability level of this build. It grows with a command that earlier
+// builds do not know, and with a field without which a command means something else. Level 3
+// has the times of reports in milliseconds (ADR 0134). The level of a cluster is in its state. It is the level
 // of its oldest server, so no server receives an entry that it cannot read.
-const Level = 2
+const Level = 3
 
 // LevelError means that an entry or a snapshot needs a newer release. Its class is
 // FailedPrecondition.

@@ -5,6 +5,8 @@ package fsm
 
 import (
 	"hash/fnv"
+	"iter"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/state"
@@ -14,6 +16,10 @@ import (
 // LevelReportAllocs is the level from which a cluster's log may contain ReportAllocs. Below
 // it nodes' reports are stored as UpdateAllocsFromClient.
 const LevelReportAllocs = 2
+
+// levelMillis is the level from which ReportAllocs may store times in milliseconds, and not
+// store the id of an alloc's deployment.
+const levelMillis = 3
 
 // ReportAllocs is UpdateAllocsFromClient in a third of the bytes. It stores the forms of
 // reports once (reportcodec.go), and of the id of an alloc only as many bytes as no other
@@ -31,7 +37,8 @@ type ReportAllocs struct {
 	Seen    uint64 // the index of the proposer's state
 	Check   uint32 // hash of the ids
 
-	short []string // the beginnings of the ids; "" for an id that is stored whole
+	short  []shortID // what is stored of the ids
+	millis bool      // times are stored in milliseconds
 }
 
 // ErrReportsOutdated means that a ReportAllocs was proposed on another state.
@@ -39,16 +46,23 @@ var ErrReportsOutdated = errdefs.Abortedf("the allocs of the reports are not tho
 
 // NewReportAllocs returns the command that stores reports on allocs of view.
 func NewReportAllocs(view *state.View, at int64, reports []*model.AllocReport, evals []*model.Evaluation) *ReportAllocs {
-	c := &ReportAllocs{At: at, Reports: reports, Evals: evals, Seen: view.Index(), short: make([]string, len(reports))}
+	c := &ReportAllocs{At: at, Reports: reports, Evals: evals, Seen: view.Index(), short: make([]shortID, len(reports))}
+	c.millis = view.Level() >= levelMillis && inMillis(reports)
 	width := 0
 	for i, r := range reports {
-		if n := view.ShortAllocID(r.ID); n > 0 {
-			c.short[i] = string(uuidBytes(r.ID))
-			width = max(width, n)
+		n := view.ShortAllocID(r.ID)
+		if n == 0 {
+			continue
+		}
+		c.short[i].alloc = string(uuidBytes(r.ID))
+		width = max(width, n)
+		if a := view.AllocByID(r.ID); c.millis && r.Health != nil && a != nil {
+			c.short[i].ownDeployment = a.DeploymentID == r.Health.DeploymentID
 		}
 	}
-	for i, id := range c.short {
-		c.short[i] = id[:min(width, len(id))]
+	for i := range c.short {
+		id := &c.short[i].alloc
+		*id = (*id)[:min(width, len(*id))]
 	}
 	c.Check = c.sum()
 	return c
@@ -56,11 +70,55 @@ func NewReportAllocs(view *state.View, at int64, reports []*model.AllocReport, e
 
 func (*ReportAllocs) kind() byte { return kindReportAllocs }
 
-// sum returns a hash of the ids.
+func (c *ReportAllocs) needs() int {
+	if c.millis {
+		return levelMillis
+	}
+	return LevelReportAllocs
+}
+
+// inMillis reports whether all times in reports are whole milliseconds. Nodes of earlier
+// releases send finer ones, which are stored as they are.
+func inMillis(reports []*model.AllocReport) bool {
+	for _, r := range reports {
+		for _, t := range r.Tasks {
+			for at := range timesOf(t) {
+				if at%int64(time.Millisecond) != 0 {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// timesOf yields the times of a task's report, in Unix ns.
+func timesOf(t *model.TaskReport) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		if t == nil {
+			return
+		}
+		for _, e := range t.Events {
+			if e != nil && !yield(e.Time) {
+				return
+			}
+		}
+		for _, at := range []*int64{t.LastRestart, t.StartedAt, t.FinishedAt} {
+			if at != nil && !yield(*at) {
+				return
+			}
+		}
+	}
+}
+
+// sum returns a hash of the ids of which not all is stored.
 func (c *ReportAllocs) sum() uint32 {
 	h := fnv.New32a()
-	for _, r := range c.Reports {
+	for i, r := range c.Reports {
 		_, _ = h.Write([]byte(r.ID)) // a hash never fails
+		if c.short[i].ownDeployment {
+			_, _ = h.Write([]byte(r.Health.DeploymentID))
+		}
 	}
 	return h.Sum32()
 }
@@ -68,14 +126,17 @@ func (c *ReportAllocs) sum() uint32 {
 func (c *ReportAllocs) apply(tx *state.Tx) error {
 	view := tx.View()
 	for i, r := range c.Reports {
-		if c.short[i] == "" {
+		if c.short[i].alloc == "" {
 			continue
 		}
-		a := view.AllocByShortID(c.short[i], c.Seen)
+		a := view.AllocByShortID(c.short[i].alloc, c.Seen)
 		if a == nil {
 			return ErrReportsOutdated
 		}
 		r.ID = a.ID
+		if c.short[i].ownDeployment {
+			r.Health.DeploymentID = a.DeploymentID
+		}
 	}
 	if c.sum() != c.Check {
 		return ErrReportsOutdated
@@ -90,6 +151,7 @@ type packedShortReports struct {
 	Evals   []*model.Evaluation
 	Seen    uint64
 	Check   uint32
+	Millis  bool
 }
 
 func (c *ReportAllocs) packedForm() any { return &packedShortReports{} }
@@ -98,14 +160,14 @@ func (c *ReportAllocs) pack() (any, error) {
 	if len(c.short) != len(c.Reports) {
 		return nil, errdefs.InvalidArgumentf("reports without their short ids; use NewReportAllocs")
 	}
-	data, err := packSplit(c.Reports, c.short, c.At)
-	return &packedShortReports{At: c.At, Reports: data, Evals: c.Evals, Seen: c.Seen, Check: c.Check}, err
+	data, err := packSplit(c.Reports, c.short, c.At, c.millis)
+	return &packedShortReports{At: c.At, Reports: data, Evals: c.Evals, Seen: c.Seen, Check: c.Check, Millis: c.millis}, err
 }
 
 func (c *ReportAllocs) unpack(form any) error {
 	f := form.(*packedShortReports)
-	c.At, c.Evals, c.Seen, c.Check = f.At, f.Evals, f.Seen, f.Check
+	c.At, c.Evals, c.Seen, c.Check, c.millis = f.At, f.Evals, f.Seen, f.Check, f.Millis
 	var err error
-	c.Reports, c.short, err = unpackSplit(f.Reports, f.At)
+	c.Reports, c.short, err = unpackSplit(f.Reports, f.At, f.Millis)
 	return err
 }

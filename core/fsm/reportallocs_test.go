@@ -19,12 +19,17 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
-// reporting returns a state machine of the level of ReportAllocs with placed allocs.
+// reporting returns a state machine of this build's level with placed allocs.
 func reporting(t *testing.T, ids ...string) *fsm.FSM {
+	t.Helper()
+	return reportingAt(t, fsm.Level, ids...)
+}
+
+func reportingAt(t *testing.T, level int, ids ...string) *fsm.FSM {
 	t.Helper()
 	f := newFSM()
 	mustApply(t, f, &fsm.BeginTerm{ClusterID: "c", TermID: "t"})
-	mustApply(t, f, &fsm.RaiseLevel{Level: fsm.LevelReportAllocs})
+	mustApply(t, f, &fsm.RaiseLevel{Level: level})
 	mustApply(t, f, &fsm.UpsertJob{Job: testJob("web", 1)})
 	placeMore(t, f, ids...)
 	return f
@@ -63,6 +68,14 @@ const (
 )
 
 func TestReportsByShortIDsGiveTheStateOfReportsByWholeIDs(t *testing.T) {
+	for level := fsm.LevelReportAllocs; level <= fsm.Level; level++ {
+		for _, unit := range []int64{1, 1e6} { // of the times that nodes send
+			t.Run(fmt.Sprintf("level %d, times in %d ns", level, unit), func(t *testing.T) { reportBothWays(t, level, unit) })
+		}
+	}
+}
+
+func reportBothWays(t *testing.T, level int, unit int64) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	w := newWorld(3)
 	var ids []string
@@ -77,23 +90,76 @@ func TestReportsByShortIDsGiveTheStateOfReportsByWholeIDs(t *testing.T) {
 		}
 	}
 	ids = append(ids, nearA, nearB, nearC, far, named)
-	short, whole := reporting(t, ids...), reporting(t, ids...)
+	short, whole := reportingAt(t, level, ids...), reportingAt(t, level, ids...)
+	deployments := []string{deployed, far, "a-deployment"} // that of half of the allocs, and others
+	for _, f := range []*fsm.FSM{short, whole} {
+		deploy(t, f, deployed, ids[:150]...)
+	}
 	for range 10 {
 		rng.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 		w.now += 1e9
 		c := &fsm.UpdateAllocsFromClient{At: w.now, Evals: []*model.Evaluation{{ID: w.id(), Namespace: "default", JobID: "web", Status: "pending"}}}
 		for _, id := range ids[:rng.IntN(len(ids))] {
-			at := w.now - rng.Int64N(1e9)
-			c.Reports = append(c.Reports, &model.AllocReport{
+			at := (w.now - rng.Int64N(1e9)) / unit * unit
+			r := &model.AllocReport{
 				ID: id, ClientStatus: []string{"", "running", "failed"}[rng.IntN(3)], Network: &model.AllocNetworkStatus{Address: "10.0.0.1"},
-				Tasks: map[string]*model.TaskReport{fmt.Sprint("t", rng.IntN(3)): {State: "running", Restarts: rng.Uint64N(3), StartedAt: &at, Events: usual(at)[:rng.IntN(9)]}},
-			})
+				Tasks: map[string]*model.TaskReport{fmt.Sprint("t", rng.IntN(3)): {State: "running", Restarts: rng.Uint64N(3), StartedAt: &at, Events: usual(at, unit)[:rng.IntN(9)]}},
+			}
+			if rng.IntN(2) == 0 {
+				r.Health = &model.HealthReport{DeploymentID: deployments[rng.IntN(3)], Healthy: rng.IntN(2) == 0}
+			}
+			c.Reports = append(c.Reports, r)
 		}
 		view := short.Store().View()
 		mustApply(t, short, fsm.NewReportAllocs(view, c.At, c.Reports, c.Evals))
 		mustApply(t, whole, c)
 		if hashOf(t, short) != hashOf(t, whole) {
 			t.Fatalf("the states differ: %s", cmp.Diff(statuses(short), statuses(whole)))
+		}
+	}
+}
+
+const deployed = "5f0c1e9a-3b7d-4e21-8f66-0a1b2c3d4e5f"
+
+// deploy makes a deployment that allocs belong to.
+func deploy(t *testing.T, f *fsm.FSM, deployment string, ids ...string) {
+	t.Helper()
+	plan := place(t, f)
+	plan.Plan.Deployment = &model.Deployment{ID: deployment, Namespace: "default", JobID: "web", Status: model.DeploymentStatusRunning, TaskGroups: map[string]*model.DeploymentState{"web": {DesiredTotal: len(ids)}}}
+	for _, id := range ids {
+		plan.Plan.Change = append(plan.Plan.Change, model.AllocChange{Kind: model.AllocUpdateInPlace, AllocID: id, DeploymentID: deployment})
+	}
+	mustApply(t, f, plan)
+}
+
+// A node reports health in the deployment that it knows. The alloc may belong to another one
+// when the entry is applied.
+func TestHealthIsNeverThatInALaterDeployment(t *testing.T) {
+	f := reporting(t, nearA)
+	deploy(t, f, deployed, nearA)
+	healthy := &model.AllocReport{ID: nearA, Health: &model.HealthReport{DeploymentID: deployed, Healthy: true}}
+	c := fsm.NewReportAllocs(f.Store().View(), reportedAt, []*model.AllocReport{healthy}, nil)
+	deploy(t, f, far, nearA)
+	if _, got := apply(t, f, c); !errors.Is(got.(error), fsm.ErrReportsOutdated) {
+		t.Errorf("got %v", got)
+	}
+	if s := f.Store().View().AllocByID(nearA).DeploymentStatus; s.IsHealthy() {
+		t.Errorf("healthy in the later deployment: %+v", s)
+	}
+}
+
+// Nodes of earlier releases send times of nanoseconds. One of them keeps no other from being
+// stored in few bytes, but for the entry that they share.
+func TestFinerTimesAreStoredAsTheyAre(t *testing.T) {
+	f := reporting(t, nearA, far)
+	at := reportedAt/1_000_000*1_000_000 + 123_456
+	report := func(id string, at int64) *model.AllocReport {
+		return &model.AllocReport{ID: id, ClientStatus: "running", Tasks: map[string]*model.TaskReport{"t": {State: "running", StartedAt: &at, Events: usual(at, 1)[:1]}}}
+	}
+	mustApply(t, f, fsm.NewReportAllocs(f.Store().View(), reportedAt, []*model.AllocReport{report(nearA, at), report(far, at-123_456)}, nil))
+	for id, want := range map[string]int64{nearA: at, far: at - 123_456} {
+		if got := f.Store().View().AllocByID(id).TaskStates["t"].StartedAt; got == nil || got.UnixNano() != want {
+			t.Errorf("%s started at %v, want %d", id, got, want)
 		}
 	}
 }
@@ -141,29 +207,34 @@ func TestAReportOnAStateThatIsGoneChangesNothing(t *testing.T) {
 }
 
 // A short batch alloc takes two reports, and 100 of each in an entry. Beside them the log
-// has about 93 bytes of an alloc, so status is a quarter of all at 31.
-func TestAShortBatchAllocIsReportedInThirtyBytes(t *testing.T) {
-	const n = 100
-	running, ended := shortBatch(n)
-	var ids []string
-	for _, r := range running.Reports {
-		ids = append(ids, r.ID)
-	}
-	f, size := reporting(t, ids...), 0
-	for _, c := range []*fsm.UpdateAllocsFromClient{running, ended} {
-		data := encode(t, fsm.NewReportAllocs(f.Store().View(), c.At, c.Reports, nil))
-		t.Logf("%d bytes an alloc", len(data)/n)
-		size += len(data)
-	}
-	if size/n > 26 {
-		t.Errorf("an alloc takes %d bytes", size/n)
+// has about 93 bytes of an alloc. Servers of level 2 cannot read milliseconds.
+func TestAShortBatchAllocIsReportedInFewBytes(t *testing.T) {
+	for level, most := range map[int]int{2: 26, 3: 15} {
+		const n = 100
+		running, ended := shortBatch(n)
+		var ids []string
+		for _, r := range running.Reports {
+			ids = append(ids, r.ID)
+		}
+		f, size := reportingAt(t, level, ids...), 0
+		for _, c := range []*fsm.UpdateAllocsFromClient{running, ended} {
+			data := encode(t, fsm.NewReportAllocs(f.Store().View(), c.At, c.Reports, nil))
+			if got := fsm.Needs(data); got != level {
+				t.Errorf("level %d: the entry needs level %d", level, got)
+			}
+			size += len(data)
+		}
+		t.Logf("level %d: %d bytes an alloc", level, size/n)
+		if size/n > most {
+			t.Errorf("level %d: an alloc takes %d bytes", level, size/n)
+		}
 	}
 }
 
 func TestDamagedShortReportsAreRefusedAndNeverPanic(t *testing.T) {
 	f := reporting(t, nearA, nearB, far, named)
 	reports := runningReports(nearA, nearB, far, named)
-	reports[1].Tasks = eventsReport(usual(reportedAt)...).Reports[0].Tasks
+	reports[1].Tasks = eventsReport(usual(reportedAt, 1)...).Reports[0].Tasks
 	data := encode(t, fsm.NewReportAllocs(f.Store().View(), reportedAt, reports, nil))
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/sdk/errdefs"
@@ -43,6 +44,7 @@ const (
 	reportHealth
 	reportHealthy
 	reportRawDeployment
+	reportOwnDeployment // the deployment is the alloc's: nothing is stored of its id
 )
 
 // Flags of a task.
@@ -86,10 +88,44 @@ type reportWriter struct {
 	strings []string
 	places  map[string]uint64
 	at      int64 // the previous time
+	clock   clock
 }
 
-func newReportWriter(split bool) *reportWriter {
-	w := &reportWriter{split: split, known: knownStrings, places: map[string]uint64{}}
+// clock says how the times of reports are stored. In the layout of ReportAllocs from
+// levelMillis on they are milliseconds, and the first time of a report is stored as the
+// difference from the first one of the report before it: reports of an entry are mostly
+// about the same moment. Otherwise they are nanoseconds, and the first time of each report is
+// stored as the difference from the entry's.
+type clock struct {
+	unit  int64 // ns; all times are multiples of it
+	chain bool  // the first time of a report depends on the report before it
+	first int64 // the time from which the first one of the next report differs
+	began bool  // the first time of this report is known
+}
+
+func newClock(at int64, millis bool) clock {
+	if !millis {
+		return clock{unit: 1, first: at}
+	}
+	const unit = int64(time.Millisecond)
+	return clock{unit: unit, chain: true, first: at - at%unit}
+}
+
+// begin returns the time from which the first one of a report differs.
+func (c *clock) begin() int64 {
+	c.began = false
+	return c.first
+}
+
+// passed notes a time.
+func (c *clock) passed(at int64) {
+	if c.chain && !c.began {
+		c.first, c.began = at, true
+	}
+}
+
+func newReportWriter(split bool, c clock) *reportWriter {
+	w := &reportWriter{split: split, known: knownStrings, places: map[string]uint64{}, clock: c}
 	if split {
 		w.known = splitStrings
 	}
@@ -114,31 +150,36 @@ func appendText[T string | []byte](to []byte, s T) []byte {
 
 // packReports returns the encoding of reports in one sequence.
 func packReports(reports []*model.AllocReport, at int64) ([]byte, error) {
-	w := newReportWriter(false)
+	w := newReportWriter(false, newClock(at, false))
 	n := uint64(0)
 	for _, r := range reports {
 		if r == nil {
 			continue
 		}
 		n++
-		w.at = at
-		if err := w.report(r, ""); err != nil {
+		if err := w.report(r, shortID{}); err != nil {
 			return nil, err
 		}
 	}
 	return append(binary.AppendUvarint(w.head(), n), w.form...), nil
 }
 
-// packSplit returns the encoding of reports with their forms apart. short has the first
-// bytes of each alloc's id, all of one length; "" means that the id is stored whole.
-func packSplit(reports []*model.AllocReport, short []string, at int64) ([]byte, error) {
-	w := newReportWriter(true)
+// shortID is what is stored of the ids in a report.
+type shortID struct {
+	alloc         string // the first bytes of the alloc's id; "" means that it is stored whole
+	ownDeployment bool   // the health is that in the alloc's deployment, whose id is not stored
+}
+
+// packSplit returns the encoding of reports with their forms apart. The beginnings of ids in
+// short have one length. If millis is true, all times must be whole milliseconds.
+func packSplit(reports []*model.AllocReport, short []shortID, at int64, millis bool) ([]byte, error) {
+	w := newReportWriter(true, newClock(at, millis))
 	forms, numbers := []byte(nil), maps.Clone(usualForms().numbers)
 	usual := len(numbers)
 	var body []byte
 	width := 0
 	for i, r := range reports {
-		w.form, w.own, w.at = w.form[:0], w.own[:0], at
+		w.form, w.own = w.form[:0], w.own[:0]
 		if err := w.report(r, short[i]); err != nil {
 			return nil, err
 		}
@@ -149,7 +190,7 @@ func packSplit(reports []*model.AllocReport, short []string, at int64) ([]byte, 
 			forms = appendText(forms, w.form)
 		}
 		body = append(binary.AppendUvarint(body, number), w.own...)
-		width = max(width, len(short[i]))
+		width = max(width, len(short[i].alloc))
 	}
 	out := append(binary.AppendUvarint(w.head(), uint64(len(numbers)-usual)), forms...)
 	out = binary.AppendUvarint(append(out, byte(width)), uint64(len(reports)))
@@ -193,8 +234,9 @@ func (w *reportWriter) place(s string) uint64 {
 
 // time writes a time as the difference from the previous one.
 func (w *reportWriter) time(at int64) {
-	w.vary(at - w.at)
+	w.vary((at - w.at) / w.clock.unit)
 	w.at = at
+	w.clock.passed(at)
 }
 
 func (w *reportWriter) id(id string, raw bool) {
@@ -209,19 +251,25 @@ func (w *reportWriter) id(id string, raw bool) {
 	w.form = append(w.form, uuidBytes(id)...)
 }
 
-// report writes a report. short is the beginning of its alloc's id, see packSplit.
-func (w *reportWriter) report(r *model.AllocReport, short string) error {
+// report writes a report.
+func (w *reportWriter) report(r *model.AllocReport, short shortID) error {
+	w.at = w.clock.begin()
 	raw := uuidBytes(r.ID) == nil
 	if w.split {
-		raw = short == ""
+		raw = short.alloc == ""
 	}
 	flags := flag(reportRawID, raw) | flag(reportStatus, r.ClientStatus != "") | flag(reportNetwork, r.Network != nil)
 	if h := r.Health; h != nil {
-		flags |= reportHealth | flag(reportHealthy, h.Healthy) | flag(reportRawDeployment, uuidBytes(h.DeploymentID) == nil)
+		flags |= reportHealth | flag(reportHealthy, h.Healthy)
+		if short.ownDeployment {
+			flags |= reportOwnDeployment
+		} else {
+			flags |= flag(reportRawDeployment, uuidBytes(h.DeploymentID) == nil)
+		}
 	}
 	w.form = append(w.form, flags)
-	if short != "" {
-		w.own = append(w.own, short...)
+	if short.alloc != "" {
+		w.own = append(w.own, short.alloc...)
 	} else {
 		w.id(r.ID, raw)
 	}
@@ -236,7 +284,7 @@ func (w *reportWriter) report(r *model.AllocReport, short string) error {
 		}
 		w.text(string(body))
 	}
-	if r.Health != nil {
+	if r.Health != nil && !short.ownDeployment {
 		w.id(r.Health.DeploymentID, flags&reportRawDeployment != 0)
 	}
 	w.uint(uint64(len(r.Tasks)))

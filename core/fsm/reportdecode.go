@@ -21,6 +21,7 @@ type reportReader struct {
 	strings []string
 	events  map[string]model.TaskEvent // the events without a form that were decoded, by their encoding
 	at      int64
+	clock   clock
 	broken  bool // a value was impossible
 }
 
@@ -79,11 +80,10 @@ var errReports = errdefs.InvalidArgumentf("the reports of nodes in a log entry c
 // InvalidArgument for data that it cannot decode.
 func unpackReports(data []byte, at int64) ([]*model.AllocReport, error) {
 	c := &cursor{rest: data}
-	r := &reportReader{form: c, own: c, known: knownStrings}
+	r := &reportReader{form: c, own: c, known: knownStrings, clock: newClock(at, false)}
 	r.head(c)
 	var out []*model.AllocReport
 	for range c.count() {
-		r.at = at
 		report, _ := r.report()
 		if out = append(out, report); r.failed() {
 			break
@@ -95,11 +95,11 @@ func unpackReports(data []byte, at int64) ([]*model.AllocReport, error) {
 	return out, nil
 }
 
-// unpackSplit decodes reports whose forms are stored apart. If only the beginning of an id
-// is stored, the id is "" and short has the beginning.
-func unpackSplit(data []byte, at int64) (reports []*model.AllocReport, short []string, err error) {
+// unpackSplit decodes the output of packSplit. An id that is not stored, or of which only the
+// beginning is, is "".
+func unpackSplit(data []byte, at int64, millis bool) (reports []*model.AllocReport, short []shortID, err error) {
 	c := &cursor{rest: data}
-	r := &reportReader{own: c, known: splitStrings}
+	r := &reportReader{own: c, known: splitStrings, clock: newClock(at, millis)}
 	r.head(c)
 	forms := slices.Clone(usualForms().bytes)
 	for range c.count() {
@@ -113,12 +113,12 @@ func unpackSplit(data []byte, at int64) (reports []*model.AllocReport, short []s
 		if number >= uint64(len(forms)) {
 			return nil, nil, errReports
 		}
-		r.form, r.at = &cursor{rest: forms[number]}, at
-		report, first := r.report()
+		r.form = &cursor{rest: forms[number]}
+		report, ids := r.report()
 		if r.failed() || len(r.form.rest) > 0 {
 			return nil, nil, errReports
 		}
-		reports, short = append(reports, report), append(short, first)
+		reports, short = append(reports, report), append(short, ids)
 	}
 	if c.bad || len(c.rest) > 0 || r.width > 16 {
 		return nil, nil, errReports
@@ -168,7 +168,8 @@ func (r *reportReader) numbered(n uint64) string {
 }
 
 func (r *reportReader) time() int64 {
-	r.at += r.vary()
+	r.at += r.vary() * r.clock.unit
+	r.clock.passed(r.at)
 	return r.at
 }
 
@@ -189,12 +190,13 @@ func (r *reportReader) id(raw bool) string {
 	return ""
 }
 
-// report reads a report. short is the beginning of its alloc's id if that is all there is.
-func (r *reportReader) report() (_ *model.AllocReport, short string) {
+// report reads a report. short has what is stored of its ids if they are not whole.
+func (r *reportReader) report() (_ *model.AllocReport, short shortID) {
+	r.at = r.clock.begin()
 	flags := r.byte()
 	out := &model.AllocReport{}
 	if r.form != r.own && flags&reportRawID == 0 {
-		short = string(r.own.bytes(uint64(r.width)))
+		short.alloc = string(r.own.bytes(uint64(r.width)))
 	} else {
 		out.ID = r.id(flags&reportRawID != 0)
 	}
@@ -208,7 +210,10 @@ func (r *reportReader) report() (_ *model.AllocReport, short string) {
 		}
 	}
 	if flags&reportHealth != 0 {
-		out.Health = &model.HealthReport{DeploymentID: r.id(flags&reportRawDeployment != 0), Healthy: flags&reportHealthy != 0}
+		out.Health = &model.HealthReport{Healthy: flags&reportHealthy != 0}
+		if short.ownDeployment = flags&reportOwnDeployment != 0; !short.ownDeployment {
+			out.Health.DeploymentID = r.id(flags&reportRawDeployment != 0)
+		}
 	}
 	n := r.count()
 	if n > 0 {

@@ -96,8 +96,8 @@ type forms struct {
 var usualForms = sync.OnceValue(func() forms {
 	f := forms{numbers: map[string]uint64{}}
 	for _, r := range usualReports() {
-		w := newReportWriter(true)
-		if err := w.report(r, "an id"); err != nil {
+		w := newReportWriter(true, newClock(0, false))
+		if err := w.report(r, shortID{alloc: "an id"}); err != nil {
 			panic(err) // they are constants
 		}
 		f.numbers[string(w.form)] = uint64(len(f.bytes))

@@ -86,31 +86,31 @@ func TestEqualEventsOfAnEntryShareTheirTexts(t *testing.T) {
 }
 
 // usual are the events of every day with what differs in them.
-func usual(at int64) []*model.TaskEvent {
+func usual(at, unit int64) []*model.TaskEvent {
 	return []*model.TaskEvent{
-		noted(model.EventReceived(), at+1),
-		noted(model.EventSetup(), at+2),
-		noted(model.EventDownloading(), at+3),
-		noted(model.EventStarted(), at+4),
-		noted(model.EventTerminated(0, 0, false, ""), at+5),
-		noted(model.EventTerminated(137, 9, true, ""), at+6),
-		noted(model.EventTerminated(-1, 0, false, "gone"), at+7),
-		noted(model.EventRestarting(model.RestartWithinPolicy, 1234567891), at+8),
-		noted(model.EventRestarting("", 0), at+9),
-		noted(model.EventRestarting("Exceeded", time.Second), at+10),
-		noted(model.EventNotRestarting("Policy allows no restarts"), at+11),
-		noted(model.EventRestartSignaled("User requested"), at+12),
-		noted(model.EventKilling(5*time.Second), at+13),
-		noted(model.EventKilled(), at+14),
-		noted(model.EventSiblingFailed("web"), at+15),
-		noted(model.EventLeaderDead(), at+16),
-		noted(model.EventMainDead(), at+17),
-		noted(model.EventDriverFailure("no such image"), at+18),
-		noted(model.EventSetupFailure("no room"), at+19),
-		noted(model.EventArtifactFailed("404"), at+20),
-		noted(model.EventMessage(model.TaskHookMessage, "slow"), at+21),
-		noted(model.EventMessage(model.TaskHookFailed, "bad"), at+22),
-		noted(model.EventMessage(model.TaskAllocUnhealthy, "late"), at+23),
+		noted(model.EventReceived(), at+unit),
+		noted(model.EventSetup(), at+2*unit),
+		noted(model.EventDownloading(), at+3*unit),
+		noted(model.EventStarted(), at+4*unit),
+		noted(model.EventTerminated(0, 0, false, ""), at+5*unit),
+		noted(model.EventTerminated(137, 9, true, ""), at+6*unit),
+		noted(model.EventTerminated(-1, 0, false, "gone"), at+7*unit),
+		noted(model.EventRestarting(model.RestartWithinPolicy, 1234567891), at+8*unit),
+		noted(model.EventRestarting("", 0), at+9*unit),
+		noted(model.EventRestarting("Exceeded", time.Second), at+10*unit),
+		noted(model.EventNotRestarting("Policy allows no restarts"), at+11*unit),
+		noted(model.EventRestartSignaled("User requested"), at+12*unit),
+		noted(model.EventKilling(5*time.Second), at+13*unit),
+		noted(model.EventKilled(), at+14*unit),
+		noted(model.EventSiblingFailed("web"), at+15*unit),
+		noted(model.EventLeaderDead(), at+16*unit),
+		noted(model.EventMainDead(), at+17*unit),
+		noted(model.EventDriverFailure("no such image"), at+18*unit),
+		noted(model.EventSetupFailure("no room"), at+19*unit),
+		noted(model.EventArtifactFailed("404"), at+20*unit),
+		noted(model.EventMessage(model.TaskHookMessage, "slow"), at+21*unit),
+		noted(model.EventMessage(model.TaskHookFailed, "bad"), at+22*unit),
+		noted(model.EventMessage(model.TaskAllocUnhealthy, "late"), at+23*unit),
 	}
 }
 
@@ -122,7 +122,7 @@ func eventsReport(events ...*model.TaskEvent) *fsm.UpdateAllocsFromClient {
 
 func TestUsualEventsAreStoredByWhatDiffersInThem(t *testing.T) {
 	_, none := throughTheLog(t, eventsReport())
-	for _, e := range usual(reportedAt) {
+	for _, e := range usual(reportedAt, 1) {
 		c := eventsReport(e)
 		got, size := throughTheLog(t, c)
 		if d := cmp.Diff(c, got); d != "" {
@@ -142,7 +142,7 @@ func TestUsualEventsAreStoredByWhatDiffersInThem(t *testing.T) {
 // of model/taskevent.go since. If this fails, the log needs a new form beside the
 // old one.
 func TestStoredEventsKeepTheirWords(t *testing.T) {
-	data, err := fsm.Encode(eventsReport(usual(reportedAt)...))
+	data, err := fsm.Encode(eventsReport(usual(reportedAt, 1)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestStoredEventsKeepTheirWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(fsm.Command(eventsReport(usual(reportedAt)...)), c); d != "" {
+	if d := cmp.Diff(fsm.Command(eventsReport(usual(reportedAt, 1)...)), c); d != "" {
 		t.Error(d)
 	}
 }
@@ -168,8 +168,8 @@ func shortBatch(n int) (running, ended *fsm.UpdateAllocsFromClient) {
 	running, ended = &fsm.UpdateAllocsFromClient{At: reportedAt}, &fsm.UpdateAllocsFromClient{At: reportedAt + 3e9}
 	for range n {
 		id := fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", rng.Uint32(), rng.Uint32()&0xffff, rng.Uint32()&0xfff, rng.Uint32()&0xfff, rng.Uint64()&0xffffffffffff)
-		began := reportedAt - 200e6 + rng.Int64N(100e6)
-		start, end := began+30e6+rng.Int64N(9e6), began+1e9+rng.Int64N(1e6)
+		began := reportedAt/1e6*1e6 - 200e6 + rng.Int64N(100)*1e6 // nodes report whole milliseconds
+		start, end := began+30e6+rng.Int64N(9)*1e6, began+1e9+rng.Int64N(2)*1e6
 		running.Reports = append(running.Reports, &model.AllocReport{
 			ID: id, ClientStatus: "running", ClientDescription: "Tasks are running", Network: &model.AllocNetworkStatus{},
 			Tasks: map[string]*model.TaskReport{"work": {State: "running", StartedAt: &start, Events: []*model.TaskEvent{
@@ -199,7 +199,7 @@ func TestAShortBatchAllocIsReportedInEightyBytes(t *testing.T) {
 }
 
 func TestDamagedReportsAreRefusedAndNeverPanic(t *testing.T) {
-	data, err := fsm.Encode(eventsReport(usual(reportedAt)...))
+	data, err := fsm.Encode(eventsReport(usual(reportedAt, 1)...))
 	if err != nil {
 		t.Fatal(err)
 	}

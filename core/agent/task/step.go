@@ -132,7 +132,7 @@ func (m *machine) started(ev Started) {
 	m.s.Phase, m.s.Fresh = Running, false
 	m.s.Starts++
 	m.s.Report.State = model.TaskStateRunning
-	at := m.now.UTC()
+	at := moment(m.now)
 	m.s.Report.StartedAt = &at
 	if m.s.FirstStart.IsZero() {
 		m.s.FirstStart = at
@@ -405,14 +405,14 @@ func (m *machine) again(jitter float64, notBefore time.Duration) {
 
 func (m *machine) countRestart() {
 	m.s.Report.Restarts++
-	at := m.now.UTC()
+	at := moment(m.now)
 	m.s.Report.LastRestart = &at
 }
 
 func (m *machine) die() {
 	m.s.Phase, m.s.WakeAt, m.s.Report.Paused, m.s.Pausing = Dead, time.Time{}, "", false
 	m.s.Report.State = model.TaskStateDead
-	at := m.now.UTC()
+	at := moment(m.now)
 	m.s.Report.FinishedAt = &at
 }
 

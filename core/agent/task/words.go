@@ -30,9 +30,13 @@ func failureOf(ev StartFailed) model.TaskEvent {
 	return model.EventDriverFailure(ev.Err)
 }
 
+// moment returns a time as reports have it: in whole milliseconds. A finer one tells nobody
+// more, and the times of reports are most of their bytes in the log of the servers.
+func moment(now time.Time) time.Time { return now.UTC().Truncate(time.Millisecond) }
+
 // note appends an event without touching the slice of an earlier state.
 func (s *State) note(now time.Time, e model.TaskEvent) {
-	e.Time = now.UnixNano()
+	e.Time = moment(now).UnixNano()
 	e.CutTexts()
 	s.Noted++
 	old := s.Report.Events
