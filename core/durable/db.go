@@ -102,7 +102,7 @@ func (d *DB) end() {
 
 // wake opens badger again. The caller holds mu.
 func (d *DB) wake() error {
-	db, err := openTables(d.opts)
+	db, err := openTables(d.opts, false)
 	if err != nil {
 		return err
 	}

@@ -159,7 +159,7 @@ func (h *History) open() error {
 	}
 	s, err := openStore(h.cfg.Dir, h.cfg.Logger)
 	if errdefs.IsFailedPrecondition(err) {
-		h.missed(0, fmt.Errorf("what was there is removed: %w", err))
+		h.missed(0, fmt.Errorf("it begins anew, because it was damaged: %w", err))
 		if failed := os.RemoveAll(h.cfg.Dir); failed != nil {
 			return errors.Join(err, failed)
 		}
@@ -284,7 +284,8 @@ func ask[T any](ctx context.Context, h *History, of kind, q model.PastQuery) ([]
 		return nil, extent, fmt.Errorf("read the history: %w", err)
 	}
 	if unread > 0 {
-		extent.Missing = fmt.Sprintf("%d objects in the history of this server cannot be read", unread)
+		h.missed(0, errdefs.Internalf("%d objects in it cannot be read", unread))
+		extent.Missing = h.missing()
 	}
 	extent.Since = h.store.oldest(of)
 	return list, extent, nil

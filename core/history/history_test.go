@@ -323,15 +323,27 @@ func TestADamagedHistoryBeginsAnew(t *testing.T) {
 	s.evals(1, 4, 0)
 	s.has(3)
 	s.stop()
-	if err := os.WriteFile(filepath.Join(s.cfg.Dir, "MANIFEST"), []byte("something else"), 0o600); err != nil {
-		t.Fatal(err)
+	for name, damage := range map[string]func(file string) error{
+		"MANIFEST":    func(file string) error { return os.WriteFile(file, []byte("something else"), 0o600) },
+		"KEYREGISTRY": func(file string) error { return os.Truncate(file, 5) },
+		"*.sst":       os.Remove,
+	} {
+		files, err := filepath.Glob(filepath.Join(s.cfg.Dir, name))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", name, files, err)
+		}
+		if err := damage(files[0]); err != nil {
+			t.Fatal(err)
+		}
+		s.start()
+		found, extent := s.ask(model.PastQuery{})
+		if len(found) != 0 || !strings.Contains(extent.Missing, "begins anew, because it was damaged") || strings.Contains(extent.Missing, "backup") {
+			t.Errorf("%s: %v, %+v", name, found, extent)
+		}
+		s.evals(7, 8, 0)
+		s.has(7)
+		s.stop()
 	}
-	s.start()
-	if found, extent := s.ask(model.PastQuery{}); len(found) != 0 || !strings.Contains(extent.Missing, "damaged") {
-		t.Errorf("%v, %+v", found, extent)
-	}
-	s.evals(7, 8, 0)
-	s.has(7)
 }
 
 func TestAHistoryThatIsOffLeavesNothingAndSaysHowToSwitchItOn(t *testing.T) {

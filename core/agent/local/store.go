@@ -67,6 +67,9 @@ const reserve = 32 << 20
 func Open(dir string, logger hclog.Logger) (*Store, error) {
 	space := durable.New(dir, reserve)
 	db, err := durable.Open(dir, durable.ProfileDev, logger)
+	if errdefs.IsFailedPrecondition(err) {
+		return nil, fmt.Errorf("open the node's state (restore the directory from a backup): %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the node's state in %s: %w", dir, err)
 	}

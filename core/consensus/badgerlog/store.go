@@ -74,6 +74,9 @@ func Open(cfg Config) (*Store, error) {
 		open = durable.OpenDamaged
 	}
 	db, err := open(cfg.Dir, cfg.Profile, logger)
+	if errdefs.IsFailedPrecondition(err) {
+		return nil, fmt.Errorf("open the raft log (restore the data directory from a backup, or start with an empty one and restore a snapshot): %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the raft log in %s: %w", cfg.Dir, err)
 	}
