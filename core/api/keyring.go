@@ -14,9 +14,10 @@ import (
 
 // Keyring are the operations on the cluster's keys.
 type Keyring interface {
-	// SigningKeys returns the public keys that verify the cluster's signatures. The
-	// first call creates the first key.
-	SigningKeys(ctx context.Context) ([]*model.JWK, error)
+	// SigningKeys returns the public keys that verify the cluster's signatures. With
+	// create, which only the leader can do, it first creates the key that is missing for
+	// programs that know only RSA.
+	SigningKeys(ctx context.Context, create bool) ([]*model.JWK, error)
 	// Introduce returns a token with which a new node may register.
 	Introduce(ctx context.Context, req *IntroductionRequest) (token string, err error)
 	// RotateKey creates a new key.
@@ -93,17 +94,18 @@ func (s *Server) oidcDiscovery(w http.ResponseWriter, _ *http.Request) (any, err
 // keysMaxAge is how long, in seconds, verifiers may cache the public keys.
 const keysMaxAge = 3600
 
-func publicKeys(r *http.Request, q *query) (func(View, *query) result, error) {
-	keys, err := q.s.backend.SigningKeys(r.Context())
+// publicKeys reads the keys anew for each look, so that a query that waits for a new key
+// gets it.
+func publicKeys(_ View, q *query) result {
+	leads := q.s.cfg.Leader == nil || q.s.cfg.Leader.Leads()
+	keys, err := q.s.backend.SigningKeys(q.r.Context(), leads && !q.elsewhere)
 	if err != nil {
-		return nil, err
+		return failed(err)
 	}
-	return func(View, *query) result {
-		q.header.Set("Cache-Control", "max-age="+strconv.Itoa(keysMaxAge))
-		return shown(struct {
-			Keys []*model.JWK `json:"keys"`
-		}{orEmpty(keys)})
-	}, nil
+	q.header.Set("Cache-Control", "max-age="+strconv.Itoa(keysMaxAge))
+	return shown(struct {
+		Keys []*model.JWK `json:"keys"`
+	}{orEmpty(keys)})
 }
 
 func listKeys(v View, q *query) result {

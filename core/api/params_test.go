@@ -59,7 +59,7 @@ func filled(name string) (method, path string) {
 type willing struct{ *fakeBackend }
 
 func (willing) Health() *api.AgentHealth                                          { return &api.AgentHealth{} }
-func (willing) SigningKeys(context.Context) ([]*model.JWK, error)                 { return nil, nil }
+func (willing) SigningKeys(context.Context, bool) ([]*model.JWK, error)           { return nil, nil }
 func (willing) Host(context.Context) (*api.HostReport, error)                     { return &api.HostReport{}, nil }
 func (willing) UpsertNamespace(context.Context, *model.Namespace) (uint64, error) { return 1, nil }
 func (willing) UpsertNodePool(context.Context, *model.NodePool) (uint64, error)   { return 1, nil }

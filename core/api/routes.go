@@ -128,7 +128,7 @@ var clusterRoutes = []row{
 	{put, "/v1/operator/keyring/rotate", management, "full algo algorithm publish_time", act((*Server).rotateKey)},
 	{del, "/v1/operator/keyring/key/{id}", management, "force", act((*Server).removeKey)},
 	{get, "/.well-known/openid-configuration", anonymous, "~stale", act((*Server).oidcDiscovery).where(here)},
-	{get, "/.well-known/jwks.json", anonymous, reads, listAfter(publicKeys, state.TableRootKeys)},
+	{get, "/.well-known/jwks.json", anonymous, reads, list(publicKeys, state.TableRootKeys)},
 	{get, "/v1/vars", "variables:list", lists, list(listVariables, state.TableVariables)},
 	{get, "/v1/var/{path...}", "variables:read", reads, one(theVariable, variableIndex, openVariable, state.TableVariables).watching(variableKey)},
 	{put, "/v1/var/{path...}", "variables:write", "cas lock-acquire lock-release lock-renew", act((*Server).putVariable)},

@@ -47,12 +47,13 @@ func (e *Endpoint) newKey() (*model.RootKey, error) {
 	return e.Keyring.NewKey(newID(), e.Now(), e.Store.View().ServerKeys())
 }
 
-// SigningKeys returns the public keys of the keyring. Generating an RSA key takes
-// about 100 ms of processor time, so that is done at the first request and not at
-// startup.
-func (e *Endpoint) SigningKeys(ctx context.Context) ([]*model.JWK, error) {
-	if err := e.ensureSigningKey(ctx); err != nil {
-		return nil, err
+// SigningKeys implements api.Keyring. Generating an RSA key takes about 100 ms of processor
+// time, so that is done at the first request and not at startup.
+func (e *Endpoint) SigningKeys(ctx context.Context, create bool) ([]*model.JWK, error) {
+	if create {
+		if err := e.ensureSigningKey(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var out, more []*model.JWK
 	for key := range e.Store.View().RootKeys() {

@@ -118,6 +118,20 @@ func TestEachKindOfRequestThroughAFollowerIsAnsweredAsByTheLeader(t *testing.T) 
 	}
 }
 
+func TestTheFirstToAskForTheKeysMayAskAFollower(t *testing.T) {
+	c := cluster(t)
+	leader, follower := c.Leader(), c.Follower()
+	for range 2 { // also after a rotation
+		if _, text := must(t, follower, "GET", "/.well-known/jwks.json?stale", nil); !strings.Contains(text, "EdDSA") {
+			t.Errorf("stale: %s", text)
+		}
+		if _, text := must(t, follower, "GET", "/.well-known/jwks.json", nil); !strings.HasPrefix(text, `{"keys":[{"use":"sig","kty":"RSA"`) {
+			t.Errorf("by the leader: %s", text)
+		}
+		must(t, leader, "PUT", "/v1/operator/keyring/rotate", nil)
+	}
+}
+
 func TestStaleReadsAreServedHereAndSayHowOldTheyMayBe(t *testing.T) {
 	c := cluster(t)
 	leader, follower := c.Leader(), c.Follower()
