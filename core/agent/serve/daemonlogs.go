@@ -14,35 +14,63 @@ import (
 	"github.com/drover-project/drover/sdk/errdefs"
 )
 
+// outputs is what is asked of an alloc about output that a daemon keeps; alloc.Runner is one.
+type outputs interface {
+	OutputOf(ctx context.Context, task string) (alloc.TaskRun, error)
+	ReadOutput(ctx context.Context, run alloc.TaskRun, q driver.LogQuery, send func(driver.LogPiece) error) error
+	Ended() bool
+}
+
 // daemonReader reads the output of a task that its driver's daemon keeps: the output of the
 // current run, and while it follows, of the runs after it.
 type daemonReader struct {
-	runner *alloc.Runner
+	runner outputs
 	q      rpc.LogRequest
 	s      *streamer
 	begun  bool // there was output
 }
 
+// awaitFiles reports whether a task whose output is for log files has some. The files are there
+// once the task was started (driver.LogConfig), unless the config of its driver says that none
+// are kept. A reader that follows waits for the start, so that it never reads from the daemon
+// what goes on in files.
+func (d *daemonReader) awaitFiles(ctx context.Context, find func() (bool, error)) (bool, error) {
+	for {
+		run, err := d.runner.OutputOf(ctx, d.q.Task) // before the files
+		found, ferr := find()
+		switch {
+		case found || ferr != nil:
+			return found, ferr
+		case err != nil && (!d.q.Follow || !errdefs.IsUnavailable(err)):
+			return false, err
+		case run.ID != "" || !d.q.Follow:
+			return false, nil
+		}
+		if err := d.s.idle(); err != nil {
+			return false, err
+		}
+	}
+}
+
 // run reads until there is no more; while it follows, until ctx ends.
 func (d *daemonReader) run(ctx context.Context) error {
 	query := driver.LogQuery{Stream: driver.LogStream(d.q.Type), Offset: d.q.Offset, FromEnd: d.q.Origin == "end", Follow: d.q.Follow}
-	read := "" // the run that was read to its end
+	current, over := "", false // the run that is read, and whether it was read to its end
 	for {
 		run, err := d.runner.OutputOf(ctx, d.q.Task)
-		if err == nil && run.ID != "" && run.ID != read {
+		if err == nil && run.ID != "" && (run.ID != current || !over) {
+			if current != "" && run.ID != current {
+				query.Offset, query.FromEnd = 0, false // the position was one in the output of the run before
+			}
+			current = run.ID
 			err = d.readRun(ctx, run, &query)
+			over = err == nil || errdefs.IsNotFound(err)
 		}
-		if errdefs.IsNotFound(err) && d.q.Follow && d.begun {
+		if d.q.Follow && errdefs.IsNotFound(err) && (d.begun || !d.runner.Ended()) {
 			err = nil // the run has ended, and its output went with it
 		}
-		switch {
-		case err != nil && (!d.q.Follow || !errdefs.IsUnavailable(err)):
+		if !d.q.Follow || err != nil && !errdefs.IsUnavailable(err) {
 			return err
-		case !d.q.Follow:
-			return nil
-		case err == nil && run.ID != "" && run.ID != read:
-			// The next run is read from its beginning.
-			read, query.Offset, query.FromEnd = run.ID, 0, false
 		}
 		if err := d.s.idle(); err != nil {
 			return err

@@ -37,14 +37,28 @@ func (s *Server) streamLogs(ctx context.Context, q rpc.LogRequest, send func(*mo
 
 // readLogs reads the files, or asks the driver where there are none and it can.
 func readLogs(ctx context.Context, r *alloc.Runner, q rpc.LogRequest, stream *streamer) error {
-	files, err := r.Dir().LogFiles(q.Task, q.Type)
-	if err != nil && !errdefs.IsNotFound(err) {
-		return err
+	find := func() (bool, error) {
+		files, err := r.Dir().LogFiles(q.Task, q.Type)
+		if errdefs.IsNotFound(err) {
+			err = nil
+		}
+		return len(files) > 0, err
 	}
+	found, err := find()
 	switch {
-	case len(files) > 0:
+	case err != nil:
+		return err
+	case found:
 	case r.DriverReadsLogs(q.Task):
-		return (&daemonReader{runner: r, q: q, s: stream}).run(ctx)
+		d := &daemonReader{runner: r, q: q, s: stream}
+		if r.KeepsLogs(q.Task) {
+			if found, err = d.awaitFiles(ctx, find); err != nil {
+				return err
+			}
+		}
+		if !found {
+			return d.run(ctx)
+		}
 	case !r.KeepsLogs(q.Task):
 		return errdefs.NotFoundf("task %q keeps no logs, since its logs block says disabled = true", q.Task)
 	}

@@ -49,12 +49,14 @@ const (
 
 // copyLogs copies the container's output from the daemon to the task's log files,
 // until the task has ended and everything is copied, or ctx ends. It continues where
-// the previous copy stopped.
-func (t *task) copyLogs(ctx context.Context, stateDir string) {
+// the previous copy stopped. It calls opened once it has opened the files or failed to.
+func (t *task) copyLogs(ctx context.Context, stateDir string, opened func()) {
 	if t.state.Logs.Disabled {
+		opened()
 		return
 	}
 	c, err := openCopier(ctx, t, stateDir)
+	opened()
 	if err != nil && ctx.Err() != nil {
 		return
 	}

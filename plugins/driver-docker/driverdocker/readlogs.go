@@ -24,6 +24,9 @@ func (d *Driver) ReadLogs(ctx context.Context, id string, q driver.LogQuery, sen
 	if err != nil {
 		return err
 	}
+	if q.Follow {
+		defer t.followed()()
+	}
 	skip := q.Offset
 	if q.FromEnd {
 		// The daemon counts lines of both outputs, not bytes of one: read it twice.
@@ -55,7 +58,50 @@ func (d *Driver) ReadLogs(ctx context.Context, id string, q driver.LogQuery, sen
 	if err == nil {
 		return nil
 	}
+	if _, gone := d.of(id); gone != nil && ctx.Err() == nil {
+		return errors.Join(gone, err) // the daemon's words for a container that goes are many
+	}
 	return wrapTask(id, err)
+}
+
+// followed counts a reader that follows the output, until the returned function is called.
+func (t *task) followed() (end func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.followers++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.followers--; t.followers == 0 && t.unfollowed != nil {
+			close(t.unfollowed)
+			t.unfollowed = nil
+		}
+	}
+}
+
+// followGrace is how long the container of an ended task is kept for those who follow its
+// output: a daemon may need until silent to give them the end of it.
+const followGrace = silent + logGrace
+
+// drainFollowers waits until those who follow the output of the ended task have read it to
+// its end.
+func (t *task) drainFollowers(ctx context.Context) {
+	t.mu.Lock()
+	if t.followers == 0 {
+		t.mu.Unlock()
+		return
+	}
+	if t.unfollowed == nil {
+		t.unfollowed = make(chan struct{})
+	}
+	unfollowed := t.unfollowed
+	t.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, followGrace)
+	defer cancel()
+	select {
+	case <-unfollowed:
+	case <-limited.Done(): // one who does not take what it is sent holds up nothing
+	}
 }
 
 // refusedPiece is an error of the reader, as opposed to an error of the daemon.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -76,5 +77,16 @@ func TestAFollowerOfTheDaemonsCopyGetsNoLineTwiceAndReachesTheEndWhileFilesRotat
 	}
 	if last != lines {
 		t.Errorf("the last line is %d, want %d", last, lines)
+	}
+}
+
+func TestTheLogFilesOfATaskAreThereWhenItsStartReturns(t *testing.T) {
+	n := newNode(t, nil)
+	task := n.task(script("sleep 100"))
+	n.run(task)
+	for _, path := range []string{task.Logs.StdoutPath, task.Logs.StderrPath} {
+		if _, err := os.Stat(path + ".0"); err != nil {
+			t.Error(err)
+		}
 	}
 }

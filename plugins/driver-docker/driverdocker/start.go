@@ -107,21 +107,27 @@ func (s *start) run(ctx context.Context) (*driver.Handle, *driver.NetworkOverrid
 	if err != nil {
 		return nil, nil, err
 	}
-	s.learnTask(t)
+	select {
+	case <-s.learnTask(t):
+	case <-ctx.Done(): // it is started nevertheless
+	}
 	return handle, override(c, s.config.AdvertiseIPv6Address, nonEmpty(ports)), nil
 }
 
-// learnTask registers the task and starts copying its output.
-func (d *Driver) learnTask(t *task) {
+// learnTask registers the task and starts copying its output. The returned channel is closed
+// once the log files are there, or cannot be.
+func (d *Driver) learnTask(t *task) <-chan struct{} {
 	ctx, cancel := context.WithCancel(d.ctx)
 	t.stopLogs = cancel
+	opened := make(chan struct{})
 	d.mu.Lock()
 	d.known[t.id], d.claimed[t.id] = t, true
 	d.mu.Unlock()
 	d.work.Go(func() {
 		defer close(t.logged)
-		t.copyLogs(ctx, d.dir)
+		t.copyLogs(ctx, d.dir, func() { close(opened) })
 	})
+	return opened
 }
 
 // spec validates the config before the image is pulled.

@@ -62,6 +62,10 @@ type task struct {
 	oom       bool // the OOM killer has killed a process of the task
 	asked     bool // the exit needs no explanation: we sent a signal, or blame was already awaited
 	dropped   uint64
+	// followers is the number of calls that follow the output that the daemon keeps.
+	// unfollowed is closed when there are none; nil if nobody waits for that.
+	followers  int
+	unfollowed chan struct{}
 	// blamed is closed when oom is set.
 	blamed chan struct{}
 }
@@ -413,6 +417,7 @@ func (d *Driver) DestroyTask(ctx context.Context, ref driver.TaskRef, force bool
 		}
 	}
 	t.drainLogs(ctx)
+	t.drainFollowers(ctx)
 	if config.GC.Container {
 		if err := d.discard(ctx, t.d, t.state.Container, t.mounts); err != nil {
 			return wrapTask(id, err)

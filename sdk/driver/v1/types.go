@@ -269,7 +269,8 @@ type DNSConfig struct {
 // next file when one has reached MaxFileSizeMB, keeps the last MaxFiles, and continues
 // with the highest number after a restart. It must not follow a link that the task
 // created in place of a file. A task must never block or end because its output cannot
-// be stored.
+// be stored. A driver that is a LogReader creates the files before StartTask returns: that
+// a started task has none means that only the daemon has its output.
 type LogConfig struct {
 	StdoutPath    string
 	StderrPath    string

@@ -144,6 +144,16 @@ func TestWhatReachesATaskReachesItsContainer(t *testing.T) {
 			t.Fatalf("the task never said %q\n%s", want, a.Must("alloc", "status", alloc))
 		}
 	}
+	// A line may be read before the agent has heard from the driver that the task runs.
+	startedAgain := func() {
+		t.Helper()
+		says("got USR2")
+		says("up two nobody fetched")
+		a.Eventually(harness.Patience, "the agent knows that the task runs", func() bool {
+			_, code := a.CLI("alloc", "exec", "-task", "web", alloc, "true")
+			return code == 0
+		})
+	}
 	container := func(task string) string {
 		t.Helper()
 		out, err := d.CLI("inspect", "-f", "{{.Id}} {{.State.Running}}", task+"-"+alloc)
@@ -167,19 +177,16 @@ func TestWhatReachesATaskReachesItsContainer(t *testing.T) {
 		t.Errorf("a signal made another container: %s, was %s", now, web)
 	}
 	a.Must("var", "put", "-force", "nomad/jobs/shop/g/web", "signalled=two", "restarted=two")
-	says("got USR2")
-	says("up two nobody fetched")
+	startedAgain()
 	a.Must("alloc", "restart", "-task", "web", alloc)
-	says("got USR2")
-	says("up two nobody fetched")
+	startedAgain()
 	if now := container("beside"); now != beside {
 		t.Errorf("the task beside was touched: %s, was %s", now, beside)
 	}
 	if out, err := a.Slow("job", "restart", "-yes", "-task", "web", "shop"); err != nil {
 		t.Errorf("job restart: %v\n%s", err, out)
 	}
-	says("got USR2")
-	says("up two nobody fetched")
+	startedAgain()
 
 	a.Eventually(15*time.Second, "alloc status shows what it uses", func() bool {
 		out := a.Must("alloc", "status", "-stats", alloc)
