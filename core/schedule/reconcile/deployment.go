@@ -10,7 +10,7 @@ import (
 )
 
 func (r *run) ofThisVersion(d *model.Deployment) bool {
-	return d != nil && r.Job != nil && d.JobCreateIndex == r.Job.CreateIndex && d.JobVersion == r.Job.Version
+	return d != nil && d.JobCreateIndex == r.Job.CreateIndex && d.JobVersion == r.Job.Version
 }
 
 // cancelOldDeployment cancels a deployment that a newer version or a stop of the job
@@ -101,7 +101,7 @@ func (r *run) isCanary(a *model.Allocation) bool {
 // complete.
 func (r *run) closeDeployment() {
 	switch {
-	case r.fresh && r.used:
+	case r.used:
 		r.current.StatusDescription = describe(r.current)
 		r.res.Deployment = r.current
 	case !r.fresh && r.current != nil && r.current.Status == model.DeploymentStatusRunning && !r.pending && r.current.Done():

@@ -30,7 +30,7 @@ func (r *run) reachOf(tg *model.TaskGroup, a *model.Allocation) reach {
 	switch {
 	case !out && (!unknown || a.DesiredTransition.ShouldMigrate()):
 		return inReach
-	case n == nil || out && a.DesiredTransition.ShouldMigrate(): // an operator migrates it away
+	case n == nil || a.DesiredTransition.ShouldMigrate(): // an operator migrates it away
 		return lost
 	case !unknown:
 		return p.onDisconnect(a, n)

@@ -4,7 +4,6 @@
 package reconcile
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -19,8 +18,8 @@ type place struct {
 
 func (r *run) placeOf(a *model.Allocation) place { return place{a.Name, r.isCanary(a)} }
 
-// rivals returns the places that several allocs claim: an alloc that was replaced
-// while unreachable, and its replacements, oldest first. allocs must be ordered by age
+// rivals returns, by place, those that claim it where an alloc was replaced while it was
+// unreachable: that alloc and its replacements, oldest first. allocs must be ordered by age
 // within a name.
 func (r *run) rivals(allocs []*model.Allocation) map[place][]*model.Allocation {
 	var out map[place][]*model.Allocation
@@ -40,7 +39,6 @@ func (r *run) rivals(allocs []*model.Allocation) map[place][]*model.Allocation {
 			out[r.placeOf(a)] = append(out[r.placeOf(a)], a)
 		}
 	}
-	maps.DeleteFunc(out, func(_ place, as []*model.Allocation) bool { return len(as) < 2 })
 	return out
 }
 
@@ -100,13 +98,13 @@ func (r *run) dismiss(a *model.Allocation) {
 
 // choose returns which of the running allocs, oldest first, keeps the place.
 func (r *run) choose(s *slots, running []*model.Allocation) *model.Allocation {
-	i := slices.IndexFunc(running, func(a *model.Allocation) bool { return !r.loses(s.tg, a, running) })
-	for j := i + 1; j < len(running); j++ {
-		if !r.loses(s.tg, running[j], running) {
-			i = j // undecided: the newest keeps the place for now
+	holder := running[0]
+	for _, a := range running {
+		if !r.loses(s.tg, a, running) {
+			holder = a // if it is undecided, the newest keeps the place for now
 		}
 	}
-	return running[max(i, 0)]
+	return holder
 }
 
 // loses reports whether a loses its place to one of the others.
@@ -150,7 +148,11 @@ func (r *run) keepsOriginal(tg *model.TaskGroup, original, heir *model.Allocatio
 	if heir.DeploymentStatus.IsUnhealthy() {
 		return true
 	}
-	switch reconcileBy(tg) {
+	by := model.ReconcileBestScore
+	if tg.Disconnect != nil {
+		by = tg.Disconnect.Reconcile
+	}
+	switch by {
 	case model.ReconcileKeepOriginal:
 		return true
 	case model.ReconcileKeepReplacement:
@@ -159,13 +161,6 @@ func (r *run) keepsOriginal(tg *model.TaskGroup, original, heir *model.Allocatio
 		return !runningSince(heir).Before(runningSince(original))
 	}
 	return scoreOf(original) >= scoreOf(heir)
-}
-
-func reconcileBy(tg *model.TaskGroup) string {
-	if tg.Disconnect == nil || tg.Disconnect.Reconcile == "" {
-		return model.ReconcileBestScore
-	}
-	return tg.Disconnect.Reconcile
 }
 
 // runningSince returns when the last of the running tasks was started: the whole alloc

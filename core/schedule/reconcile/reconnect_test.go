@@ -4,6 +4,7 @@
 package reconcile_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -113,6 +114,137 @@ func TestTheHistoryOfFailuresIsAsLongAsItsPolicyNeeds(t *testing.T) {
 		}
 		if same := reconcile.Tracker(c.policy, prev, false, now); same != prev.RescheduleTracker {
 			t.Errorf("%s: an alloc that did not fail changes the history", name)
+		}
+	}
+}
+
+func TestAReplacementThatMigratesGivesWayToTheOriginal(t *testing.T) {
+	b, _, second := pair(t, model.ReconcileKeepReplacement)
+	yes := true
+	second.DesiredTransition.Migrate = &yes
+	expect(t, reconcile.Service(b.Input), "stop second: "+reconcile.DescReconnected)
+}
+
+func TestAReplacementThatIsOutdatedGivesWayToAnOriginalThatIsNot(t *testing.T) {
+	b, first, _ := pair(t, model.ReconcileKeepReplacement)
+	b.version(env("2"))
+	first.JobVersion = 1
+	expect(t, reconcile.Service(b.Input), "stop second: "+reconcile.DescReconnected)
+}
+
+func TestWorkThatWasDoneForAnotherSpecificationKeepsNoPlace(t *testing.T) {
+	b := newBench("batch", 1)
+	first := b.alloc("first", 0, "n1")
+	first.NextAllocation, first.ClientStatus = "second", model.AllocClientStatusComplete
+	b.version(env("2"))
+	b.alloc("second", 0, "n2")
+	expect(t, reconcile.Service(b.Input))
+}
+
+// An alloc runs since the last of its tasks that still run was started.
+func TestAnAllocHasRunSinceTheLastOfItsTasksWasStarted(t *testing.T) {
+	ago := func(d time.Duration) *time.Time { at := now.Add(-d); return &at }
+	for name, c := range map[string]struct {
+		other *model.TaskState // of the original, whose task t was started an hour ago
+		loser string
+	}{
+		"another task was started earlier":        {&model.TaskState{State: model.TaskStateRunning, StartedAt: ago(2 * time.Hour)}, "second"},
+		"another task was started later":          {&model.TaskState{State: model.TaskStateRunning, StartedAt: ago(time.Second)}, "first"},
+		"another task was started later, and ran": {&model.TaskState{State: model.TaskStateDead, StartedAt: ago(time.Second)}, "second"},
+	} {
+		b, first, _ := pair(t, model.ReconcileLongestRunning) // the replacement's was started a minute ago
+		first.TaskStates["other"] = c.other
+		t.Log(name)
+		expect(t, reconcile.Service(b.Input), "stop "+c.loser+": "+reconcile.DescReconnected)
+	}
+}
+
+func TestTheScoreOfAnAllocIsThatOfItsOwnNode(t *testing.T) {
+	b, first, second := pair(t, "")
+	first.Metrics.ScoreMetaData = append([]*model.NodeScoreMeta{{NodeID: "n9", NormScore: .9}}, first.Metrics.ScoreMetaData...)
+	expect(t, reconcile.Service(b.Input), "stop first: "+reconcile.DescReconnected)
+	second.Metrics = nil // it has no score: the first is better
+	expect(t, reconcile.Service(b.Input), "stop second: "+reconcile.DescReconnected)
+}
+
+func TestInWhichOrderAllocsAreReadDoesNotMatter(t *testing.T) {
+	for name, b := range map[string]*bench{
+		"rivals": first(pair(t, "")), "canaries": first(promoted(2)), "surplus": func() *bench {
+			b := newBench("service", 1)
+			b.alloc("a", 0, "n1")
+			b.alloc("b", 1, "n2")
+			b.alloc("twin", 0, "n3")
+			return b
+		}(),
+	} {
+		want := told(reconcile.Service(b.Input))
+		slices.Reverse(b.Allocs)
+		if got := told(reconcile.Service(b.Input)); !slices.Equal(got, want) {
+			t.Errorf("%s: in the other order it does %q, not %q", name, got, want)
+		}
+	}
+}
+
+func first(b *bench, _, _ *model.Allocation) *bench { return b }
+
+func TestWhatIsSaidOfAFailureThatNothingReplaces(t *testing.T) {
+	yes := true
+	none, again := &model.ReschedulePolicy{}, &model.ReschedulePolicy{Unlimited: true, DelayFunction: model.DelayFunctionConstant}
+	const spent = "its reschedule block allows no further attempt"
+	for name, c := range map[string]struct {
+		kind   string
+		policy *model.ReschedulePolicy
+		edit   func(*model.Allocation)
+		want   string
+	}{
+		"its attempts are used up":            {"service", none, func(*model.Allocation) {}, spent},
+		"it has further attempts":             {"service", again, func(*model.Allocation) {}, ""},
+		"of a system job":                     {"system", again, func(*model.Allocation) {}, "system jobs replace it only by a new version"},
+		"it is replaced already":              {"service", none, func(a *model.Allocation) { a.NextAllocation = "b" }, ""},
+		"somebody forces its replacement":     {"service", none, func(a *model.Allocation) { a.DesiredTransition.ForceReschedule = &yes }, ""},
+		"it runs and is to be moved":          {"service", none, func(a *model.Allocation) { a.DesiredTransition.Migrate, a.ClientStatus = &yes, "running" }, ""},
+		"it has ended, and was to be moved":   {"service", none, func(a *model.Allocation) { a.DesiredTransition.Migrate = &yes }, spent},
+		"of a group that the job has no more": {"service", none, func(a *model.Allocation) { a.TaskGroup = "old" }, ""},
+	} {
+		b := newBench(c.kind, 1)
+		b.Job.TaskGroups[0].ReschedulePolicy = c.policy
+		a := b.failed("a", time.Second)
+		c.edit(a)
+		if got := reconcile.Irreplaceable(b.Job, a); got != c.want {
+			t.Errorf("%s: %q, not %q", name, got, c.want)
+		}
+	}
+}
+
+func TestTheHistoryOfAFailureSaysHowLongItsReplacementWaited(t *testing.T) {
+	prev := &model.Allocation{ID: "a", NodeID: "n1"}
+	p := &model.ReschedulePolicy{Unlimited: true, Delay: 10 * time.Second, DelayFunction: model.DelayFunctionConstant}
+	for policy, want := range map[*model.ReschedulePolicy]time.Duration{p: 10 * time.Second, nil: 0} {
+		e := reconcile.Tracker(policy, prev, true, now).Events
+		if len(e) != 1 || e[0].Delay != want || e[0].PrevAllocID != "a" || e[0].PrevNodeID != "n1" {
+			t.Errorf("the history is %+v", e)
+		}
+	}
+	if got := reconcile.Tracker(p, nil, true, now); got != nil {
+		t.Errorf("an alloc that replaces none has the history %+v", got)
+	}
+}
+
+// A limit includes its last moment: an attempt as old as the interval does not count any more, and
+// an alloc that ran as long as the largest delay is not yet one that ran long.
+func TestTheLimitsOfAReschedulePolicyAreExact(t *testing.T) {
+	a := func(ago time.Duration) *model.Allocation {
+		return &model.Allocation{ModifyTime: now.UnixNano(), RescheduleTracker: &model.RescheduleTracker{Events: []*model.RescheduleEvent{{RescheduleTime: now.Add(-ago).UnixNano()}}}}
+	}
+	p := &model.ReschedulePolicy{Attempts: 1, Interval: time.Hour, Delay: time.Second, MaxDelay: time.Minute, DelayFunction: model.DelayFunctionExponential}
+	for ago, want := range map[time.Duration]bool{time.Hour - 1: false, time.Hour: true} {
+		if _, ok := reconcile.NextReschedule(p, a(ago)); ok != want {
+			t.Errorf("with an attempt %s ago there is another one: %t", ago, ok)
+		}
+	}
+	for ago, want := range map[time.Duration]time.Duration{time.Minute: 2 * time.Second, time.Minute + 1: time.Second} {
+		if got := reconcile.Delay(p, a(ago)); got != want {
+			t.Errorf("after %s the delay is %s", ago, got)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package reconcile
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/drover-project/drover/core/model"
@@ -37,7 +38,7 @@ func Service(in Input) *Result {
 		r.group(tg, groups[tg.Name])
 		delete(groups, tg.Name)
 	}
-	for _, name := range slices.Sorted(mapKeys(groups)) { // groups that the job no longer has
+	for _, name := range slices.Sorted(maps.Keys(groups)) { // groups that the job no longer has
 		for _, a := range groups[name] {
 			r.stopIfLive(a, DescNotNeeded)
 		}
@@ -113,11 +114,11 @@ func (r *run) group(tg *model.TaskGroup, allocs []*model.Allocation) {
 		r.stopIfLive(a, DescNotNeeded)
 	}
 	s.dropSurplus(r, u)
-	updates := s.planUpdates(r, u)
-	canarying := r.canaries(tg, s, updates, u)
+	outdated := s.update(r, u)
+	canarying := r.canaries(tg, s, outdated, u)
 	placed := r.replace(tg, s, canarying, u)
 	placed += r.missing(tg, s, canarying, u)
-	r.roll(tg, s, updates, canarying, placed, u)
+	r.roll(tg, s, outdated, canarying, placed, u)
 }
 
 // replace places replacements for allocs that are lost, migrate, have failed or are
@@ -173,7 +174,8 @@ func (r *run) inherit(p *Placement, tg *model.TaskGroup, keep bool) {
 // missing places the allocs that are missing from the count.
 func (r *run) missing(tg *model.TaskGroup, s *slots, canarying bool, u *model.DesiredUpdates) int {
 	want := tg.Count - s.held()
-	if want <= 0 || canarying && r.hadOthers(tg, s) || r.halted() && !r.foundNoRoom() {
+	older := canarying && len(s.live) > 0 // the canaries stand beside allocs of an older version
+	if want <= 0 || older || r.halted() && !r.foundNoRoom() {
 		return 0
 	}
 	if s.hold != nil {
@@ -201,20 +203,9 @@ func (r *run) spend(tg *model.TaskGroup, want int) int {
 	return now
 }
 
-// hadOthers reports whether the group has allocs of an older version besides the
-// canaries.
-func (r *run) hadOthers(_ *model.TaskGroup, s *slots) bool { return len(s.live) > 0 }
-
 // halted reports whether the roll-out of this version is paused or has failed.
 func (r *run) halted() bool {
-	if r.current == nil || r.fresh {
-		return false
-	}
-	switch r.current.Status {
-	case model.DeploymentStatusPaused, model.DeploymentStatusFailed:
-		return true
-	}
-	return false
+	return r.current != nil && (r.current.Status == model.DeploymentStatusPaused || r.current.Status == model.DeploymentStatusFailed)
 }
 
 // foundNoRoom reports whether the roll-out of this version has failed before any alloc of
@@ -234,7 +225,7 @@ func (r *run) foundNoRoom() bool {
 
 // canaries places the canaries that are due and reports whether the group waits for
 // them.
-func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.DesiredUpdates) bool {
+func (r *run) canaries(tg *model.TaskGroup, s *slots, outdated []*model.Allocation, u *model.DesiredUpdates) bool {
 	if r.current == nil || tg.Update.IsEmpty() || tg.Update.Canary == 0 {
 		return false
 	}
@@ -242,7 +233,7 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 	if ds == nil || ds.Promoted {
 		return false
 	}
-	if r.fresh && len(up.destructive) > 0 {
+	if r.fresh && len(outdated) > 0 {
 		ds.DesiredCanaries = tg.Update.Canary
 	}
 	if ds.DesiredCanaries == 0 {
@@ -250,7 +241,7 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 	}
 	r.pending = true
 	want := ds.DesiredCanaries - len(s.canaries)
-	if len(up.destructive) == 0 { // no allocs of an older version are left
+	if len(outdated) == 0 { // no allocs of an older version are left
 		want = min(want, len(s.movedCanaries)+len(s.failedCanary))
 	}
 	if want <= 0 || r.halted() {
@@ -286,8 +277,8 @@ func (r *run) canaries(tg *model.TaskGroup, s *slots, up *updates, u *model.Desi
 
 // roll replaces allocs of older versions, as many at a time as the update strategy
 // allows.
-func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, placed int, u *model.DesiredUpdates) {
-	limit := len(up.destructive)
+func (r *run) roll(tg *model.TaskGroup, s *slots, outdated []*model.Allocation, canarying bool, placed int, u *model.DesiredUpdates) {
+	limit := len(outdated)
 	switch {
 	case canarying || r.halted():
 		limit = 0
@@ -300,7 +291,7 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 	default:
 		limit = min(limit, r.room(tg, s.live)-placed)
 	}
-	for _, a := range up.destructive {
+	for _, a := range outdated {
 		if limit <= 0 || s.contested[a.ID] {
 			u.Ignore++
 			continue
@@ -315,7 +306,7 @@ func (r *run) roll(tg *model.TaskGroup, s *slots, up *updates, canarying bool, p
 			Job: r.Job, Group: tg, Name: r.nameOfUpdate(s, a), Previous: a, Deployment: r.join(tg), Update: true,
 		})
 	}
-	r.pending = r.pending || len(up.destructive) > 0
+	r.pending = r.pending || len(outdated) > 0
 }
 
 // room returns how many further allocs of the group may be replaced now: max_parallel

@@ -5,8 +5,6 @@ package reconcile
 
 import (
 	"cmp"
-	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -54,11 +52,8 @@ func byGroup(allocs []*model.Allocation) map[string][]*model.Allocation {
 	return m
 }
 
-func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
-
 func (r *run) sort(tg *model.TaskGroup, allocs []*model.Allocation) *slots {
 	s := &slots{tg: tg, contested: map[string]bool{}, beside: map[string][]*model.Allocation{}}
-	allocs = slices.Clone(allocs)
 	slices.SortFunc(allocs, func(a, b *model.Allocation) int {
 		return cmp.Or(cmp.Compare(a.Index(), b.Index()), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID))
 	})
@@ -429,9 +424,6 @@ func (s *slots) freeCanaryNames(job *model.Job, n int) []string {
 	return names
 }
 
-// updates lists the live allocs of older versions by kind of update.
-type updates struct{ destructive []*model.Allocation }
-
 // resize lets an alloc continue under the job's newest version with other resources. It
 // reports whether that is possible. Such an update rolls out as a destructive one does,
 // with max_parallel and canaries, since less memory may be too little.
@@ -455,19 +447,19 @@ func (r *run) updateInPlace(tg *model.TaskGroup, a *model.Allocation) {
 	})
 }
 
-// planUpdates updates allocs in place where possible and returns the rest.
-func (s *slots) planUpdates(r *run, u *model.DesiredUpdates) *updates {
-	up := &updates{}
+// update updates live allocs in place where that is possible, and returns the others that are
+// of an older version: they have to be replaced.
+func (s *slots) update(r *run, u *model.DesiredUpdates) (outdated []*model.Allocation) {
 	for _, a := range s.live {
 		switch {
 		case a.JobVersion == r.Job.Version:
 			u.Ignore++
 		case !SameRuntime(r.jobOf(a), r.Job, a.TaskGroup) || !r.MayStay(s.tg, r.Node(a.NodeID)):
-			up.destructive = append(up.destructive, a)
+			outdated = append(outdated, a)
 		default:
 			r.updateInPlace(s.tg, a)
 			u.InPlaceUpdate++
 		}
 	}
-	return up
+	return outdated
 }
