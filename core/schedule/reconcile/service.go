@@ -147,10 +147,6 @@ func (r *run) replace(tg *model.TaskGroup, s *slots, canarying bool, u *model.De
 		if p.Job == r.Job && l.alloc.JobVersion != r.Job.Version {
 			p.Name = r.nameOfUpdate(s, l.alloc)
 		}
-		if s.hold != nil && p.Job == r.Job {
-			r.holdBack(tg, s.hold, 1)
-			continue
-		}
 		if p.Deployment != "" {
 			joined++
 		}
