@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,8 +62,10 @@ server { enabled = true }
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	var nodes sync.WaitGroup
+	var all []*shortNode
 	for i := range 5 {
 		n := &shortNode{b: b, i: i, urgent: urgent, ctx: ctx, rng: rand.New(rand.NewPCG(1, uint64(i))), allocs: map[string]*shortAlloc{}}
+		all = append(all, n)
 		nodes.Go(func() { n.run(servers[0]) })
 	}
 	a.awaitReady(b, 6)
@@ -101,6 +104,11 @@ server { enabled = true }
 	nodes.Wait()
 	a.stop()
 	reportLog(b, filepath.Join(data, "server", "raft"), before, 2*count)
+	batches := int64(0)
+	for _, n := range all {
+		batches += n.batches.Load()
+	}
+	b.ReportMetric(float64(batches), "batches")
 }
 
 // shortNode is a node that simulates the tasks of its allocs.
@@ -110,6 +118,8 @@ type shortNode struct {
 	urgent bool // each update is sent at the next tick
 	ctx    context.Context
 	buffer *update.Buffer
+
+	batches atomic.Int64 // that were sent
 
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -133,6 +143,7 @@ func (n *shortNode) run(server string) {
 		return
 	}
 	n.buffer = update.New(func(ctx context.Context, batch []*model.AllocReport) (rpc.UpdateAnswer, error) {
+		n.batches.Add(1)
 		return c.UpdateAllocs(ctx, id, batch)
 	}, hclog.NewNullLogger())
 	var parts sync.WaitGroup

@@ -167,6 +167,7 @@ func reportLog(b *testing.B, dir string, after uint64, allocs int) {
 	if status.entries == 0 {
 		b.Fatal("the log holds no report of a node")
 	}
+	b.ReportMetric(float64(status.entries), "status-entries")
 	b.ReportMetric(float64(status.bytes)/float64(allocs), "status-B/alloc")
 	b.ReportMetric(100*float64(status.bytes)/float64(total), "status-%")
 	b.ReportMetric(float64(total)/float64(allocs), "log-B/alloc")
