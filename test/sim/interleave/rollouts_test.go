@@ -72,11 +72,11 @@ func (r *rules) surplus(before, after *state.View) {
 			continue
 		}
 		d := after.LatestDeployment("default", s.ID)
-		// The stop of an older canary is refused, and decided again, if it was out of reach when
-		// it was planned.
+		// The stop of an older canary that was out of reach when it was planned is refused, and
+		// decided again, if the canary or its node has changed since.
 		back := func(a *model.Allocation) bool {
 			n := before.NodeByID(a.NodeID)
-			return a.DeploymentStatus.IsCanary() && a.DeploymentID != d.ID && n != nil && n.ModifyIndex > r.w.planned()
+			return a.DeploymentStatus.IsCanary() && a.DeploymentID != d.ID && (a.ModifyIndex > r.w.planned() || n != nil && n.ModifyIndex > r.w.planned())
 		}
 		live := func(v *state.View) (n int) {
 			for _, a := range v.AllocsByJob("default", s.ID) {
