@@ -69,7 +69,13 @@ type Config struct {
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
+	// SnapshotBytes is the number of bytes of log after which a snapshot is taken however few
+	// entries they are, if the newest snapshot is not larger; 0 means 16 MiB. A log in memory
+	// has no such limit.
+	SnapshotBytes int64
 }
+
+func (c Config) leastGrowth() int64 { return orElse(c.SnapshotBytes, leastGrowth) }
 
 const (
 	defaultHeartbeat = 400 * time.Millisecond

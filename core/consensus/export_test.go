@@ -89,3 +89,6 @@ func Member(id, address string) any {
 
 // Ends tells a log of NewRepeats that the node closes.
 func Ends(log hclog.Logger) { log.(*repeats).ending.Store(true) }
+
+// GrowthLimit returns the bytes of log after which a snapshot is taken.
+func (n *Node) GrowthLimit() int64 { return n.stores.growth.limit.Load() }

@@ -77,6 +77,9 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n.watchLeader(closing)
 	n.watchRepeats(closing, brief)
+	if st.growth != nil {
+		n.background.Go(func() { n.watchGrowth(closing, st.growth, cfg.leastGrowth()) })
+	}
 	if n.networked {
 		n.background.Go(func() { n.watchSilence(closing, n.raft.ReloadableConfig().HeartbeatTimeout) })
 	}

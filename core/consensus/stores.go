@@ -25,6 +25,7 @@ type stores struct {
 	closer    io.Closer
 	space     *durable.Guard // nil in memory
 	faults    *faults        // nil in memory
+	growth    *growth        // nil in memory
 }
 
 // Reserved disk space: the size by which the memory maps of badger's files may still
@@ -86,11 +87,12 @@ func openStores(cfg Config, logger hclog.Logger, fatal func(error)) (stores, err
 		entries = devCachedEntries
 	}
 	watched := &faults{LogStore: badger, stable: badger, fatal: fatal, room: space.CheckFor, reserve: Reserve(cfg.Dev)}
-	cached, err := raft.NewLogCache(entries, watched)
+	counted := newGrowth(watched, cfg.leastGrowth())
+	cached, err := raft.NewLogCache(entries, counted)
 	if err != nil {
 		return stores{}, errors.Join(err, badger.Close())
 	}
-	return stores{log: cached, stable: watched, snapshots: snapshots, closer: badger, space: space, faults: watched}, nil
+	return stores{log: cached, stable: watched, snapshots: snapshots, closer: badger, space: space, faults: watched, growth: counted}, nil
 }
 
 func (s stores) close() error {
