@@ -193,12 +193,21 @@ func readArchive(r io.Reader, w io.Writer) (info SnapshotInfo, err error) {
 	if len(bytes.Trim(rest, "\x00")) > 0 {
 		return info, damaged(errors.New("something follows its end"))
 	}
+	if meta.Len() == 0 {
+		return info, damaged(fmt.Errorf("it lacks the file %s", archiveMeta))
+	}
 	if err := json.Unmarshal([]byte(meta.String()), &info); err != nil {
 		return info, damaged(fmt.Errorf("%s: %w", archiveMeta, err))
 	}
-	for name, sum := range map[string]hash.Hash{archiveMeta: metaSum, archiveState: stateSum} {
-		if !strings.Contains(sums.String(), hex.EncodeToString(sum.Sum(nil))+"  "+name+"\n") {
-			return info, damaged(fmt.Errorf("the checksum of %s differs from the one in %s", name, archiveSums))
+	if size < 0 || sums.Len() == 0 {
+		return info, damaged(fmt.Errorf("it lacks the file %s or %s", archiveState, archiveSums))
+	}
+	for _, file := range []struct {
+		name string
+		sum  hash.Hash
+	}{{archiveMeta, metaSum}, {archiveState, stateSum}} {
+		if !strings.Contains(sums.String(), hex.EncodeToString(file.sum.Sum(nil))+"  "+file.name+"\n") {
+			return info, damaged(fmt.Errorf("the checksum of %s differs from the one in %s", file.name, archiveSums))
 		}
 	}
 	if size != info.Size {
@@ -208,6 +217,14 @@ func readArchive(r io.Reader, w io.Writer) (info SnapshotInfo, err error) {
 }
 
 func damaged(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		err = errors.New("the file is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = errors.New("the file is cut off, or something else that was compressed")
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, tar.ErrHeader):
+		err = fmt.Errorf("the file is no compressed tar archive: %w", err)
+	}
 	return errdefs.InvalidArgumentf("this is not a whole snapshot of Drover: %w", err)
 }
 

@@ -4,9 +4,12 @@
 package consensus_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -89,6 +92,49 @@ func TestASecondArchiveOfTheSameStateCanBeTaken(t *testing.T) {
 		}
 		if err := a.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// packed returns a compressed tar of empty files.
+func packed(t *testing.T, names ...string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zip)
+	for _, name := range names {
+		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: 2}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.Write([]byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zip.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestWhatIsNoArchiveIsSaid(t *testing.T) {
+	var other bytes.Buffer
+	zip := gzip.NewWriter(&other)
+	if _, err := zip.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		body []byte
+		says string
+	}{
+		{nil, "is empty"}, {[]byte("hello, world"), "no compressed tar"}, {other.Bytes(), "something else that was compressed"},
+		{packed(t), "lacks the file meta.json"}, {packed(t, "meta.json", "state.bin"), "SHA256SUMS"}, {packed(t, "meta.json", "SHA256SUMS"), "lacks the file state.bin"},
+		{packed(t, "meta.json", "state.bin", "SHA256SUMS"), "the checksum of meta.json differs"},
+	} {
+		if _, err := consensus.InspectArchive(bytes.NewReader(c.body)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("want %q: %v", c.says, err)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (e *LevelError) Error() string {
 	if e.Release != "" {
 		which = "release " + e.Release
 	}
-	return fmt.Sprintf("it needs capability level %d, and this server reads up to level %d; run %s or a newer one here", e.Needs, e.Reads, which)
+	return fmt.Sprintf("it needs capability level %d, and this release reads up to level %d; run %s or a newer one here", e.Needs, e.Reads, which)
 }
 
 // Unwrap gives the error its class.

@@ -175,6 +175,17 @@ func TestASnapshotOfANewerLevelChangesNothing(t *testing.T) {
 	if err := newFSM().Restore(bytes.NewReader(future)); !errors.As(err, &unread) {
 		t.Errorf("an unknown format: %v", err)
 	}
+	if err := fsm.Load(1, state.New(), bytes.NewReader(snap)); !errdefs.IsFailedPrecondition(err) || strings.Contains(err.Error(), "applied") {
+		t.Errorf("looked at by an older release: %v", err)
+	}
+	for what, bad := range map[string][]byte{"empty": nil, "of another program": bytes.Repeat([]byte("\x81"), 400), "of a newer format": future} {
+		if err := fsm.CheckStart(bytes.NewReader(bad)); err == nil || strings.Contains(err.Error(), "capability") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := fsm.CheckStart(bytes.NewReader(snap[:min(len(snap), fsm.StartBytes)])); err != nil {
+		t.Error(err)
+	}
 	for cut := range 30 {
 		if err := newFSM().Restore(bytes.NewReader(snap[:cut])); err == nil {
 			t.Errorf("%d bytes are a snapshot", cut)

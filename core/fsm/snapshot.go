@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/drover-project/drover/core/state"
 	"github.com/drover-project/drover/sdk/errdefs"
 )
@@ -97,7 +99,7 @@ func (f *FSM) Restore(r io.Reader) error {
 func (f *FSM) readStart(in io.Reader) error {
 	var start [len(magic) + 1]byte
 	if _, err := io.ReadFull(in, start[:]); err != nil {
-		return fmt.Errorf("reading a snapshot: %w", err)
+		return errdefs.InvalidArgumentf("the state in the snapshot is empty or cut off: %w", err)
 	}
 	format := start[len(magic)]
 	if !bytes.HasPrefix(start[:], []byte(magic)) || format == 0 {
@@ -114,9 +116,36 @@ func (f *FSM) readStart(in io.Reader) error {
 	if _, err := io.ReadFull(in, release); err != nil {
 		return fmt.Errorf("reading a snapshot: %w", err)
 	}
-	if level := int(more[0]); format > formatLeveled || level > f.reads {
-		return &UnreadableError{Index: binary.BigEndian.Uint64(more[1:9]), Snapshot: true,
-			Err: &LevelError{Needs: level, Reads: f.reads, Release: string(release)}}
+	unread := &UnreadableError{Index: binary.BigEndian.Uint64(more[1:9]), Snapshot: true}
+	switch level := int(more[0]); {
+	case format > formatLeveled:
+		unread.Err = errdefs.FailedPreconditionf("its format %d is of a newer release than this one; run release %q or a newer one here", format, release)
+	case level > f.reads:
+		unread.Err = &LevelError{Needs: level, Reads: f.reads, Release: string(release)}
+	default:
+		return nil
 	}
-	return nil
+	return unread
+}
+
+// Load replaces a state that no log continues, such as that of a program that only looks at
+// a snapshot, by a snapshot. FailedPrecondition: it is of a newer level.
+func Load(level int, store *state.Store, r io.Reader) error {
+	return causeOf(NewAt(level, store, hclog.NewNullLogger()).Restore(r))
+}
+
+// CheckStart reports whether a snapshot, of which r has the first StartBytes, is one that
+// this release reads. The rest of it may be damaged.
+func CheckStart(r io.Reader) error { return causeOf((&FSM{reads: Level}).readStart(r)) }
+
+// StartBytes is the largest size of what is before the state in a snapshot.
+const StartBytes = len(magic) + 1 + 10 + 255
+
+// causeOf leaves out of an error what it means for a server that follows the log.
+func causeOf(err error) error {
+	var unread *UnreadableError
+	if errors.As(err, &unread) {
+		return unread.Err
+	}
+	return err
 }

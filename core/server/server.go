@@ -188,7 +188,7 @@ func (s *Server) compose() {
 	s.claims = claims.New(claims.Config{Store: s.store, Log: s.log, Drivers: endpoint.CSIDrivers{Endpoint: s.endpoint}, Logger: logger.Named("claims")})
 	// After a restore the history continues from the snapshot. The new term distinguishes
 	// it from what nodes saw after the snapshot.
-	s.snapshots = snapshots.New(snapshots.Config{DataDir: cfg.DataDir, Raft: s.raft, Store: s.store, Level: cfg.Level, Opens: s.opens, Restored: s.term.Once, Logger: logger})
+	s.snapshots = snapshots.New(snapshots.Config{DataDir: cfg.DataDir, Raft: s.raft, Store: s.store, Level: cfg.Level, Opens: s.opens, Restored: s.term.Once})
 	s.backups = s.newBackups()
 }
 

@@ -12,8 +12,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/consensus"
 	"github.com/drover-project/drover/core/fsm"
@@ -33,7 +31,6 @@ type Config struct {
 	Opens func(*state.View) error
 	// Restored is called after the state was replaced, and makes the change known.
 	Restored func(ctx context.Context) error
-	Logger   hclog.Logger
 }
 
 // Snapshots saves and restores.
@@ -91,7 +88,7 @@ func (s *Snapshots) Restore(ctx context.Context, r io.Reader) error {
 
 func (s *Snapshots) readable(r io.Reader) error {
 	scratch := state.New()
-	if err := fsm.NewAt(s.cfg.Level, scratch, s.cfg.Logger.Named("restore")).Restore(r); err != nil {
+	if err := fsm.Load(s.cfg.Level, scratch, r); err != nil {
 		return err
 	}
 	return s.cfg.Opens(scratch.View())

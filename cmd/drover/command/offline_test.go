@@ -4,8 +4,14 @@
 package command_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -127,6 +133,13 @@ func TestTheDataOfAStoppedServerCanBeRead(t *testing.T) {
 	if r := execute(t, nil, "operator", "snapshot", "inspect", archive); r.code != 0 || !strings.Contains(r.out, "Index") {
 		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
 	}
+	foreign := filepath.Join(t.TempDir(), "foreign.snap")
+	writeForeign(t, foreign)
+	for _, verb := range []string{"inspect", "state"} {
+		if r := execute(t, nil, "operator", "snapshot", verb, foreign); r.code != 1 || !strings.Contains(r.err, "not the state of a snapshot of Drover") {
+			t.Errorf("%s of a snapshot of another program: exit code %d: %s%s", verb, r.code, r.out, r.err)
+		}
+	}
 	if err := os.Truncate(archive, 100); err != nil {
 		t.Fatal(err)
 	}
@@ -137,5 +150,31 @@ func TestTheDataOfAStoppedServerCanBeRead(t *testing.T) {
 		if r := execute(t, nil, append(args, t.TempDir())...); r.code != 1 || !strings.Contains(r.err, "holds no") {
 			t.Errorf("%v of an empty folder: exit code %d: %s", args, r.code, r.err)
 		}
+	}
+}
+
+// writeForeign writes an archive of the form that Drover and Nomad share, whose state is not
+// Drover's.
+func writeForeign(t *testing.T, file string) {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zip)
+	sums := ""
+	for _, f := range [][2]string{{"meta.json", `{"Version":1,"ID":"2-10-1","Index":10,"Term":2,"Size":64}`}, {"state.bin", strings.Repeat("\x81", 64)}, {"SHA256SUMS", ""}} {
+		body := f[1]
+		if body == "" {
+			body = sums
+		}
+		sums += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(body)), f[0])
+		if err := archive.WriteHeader(&tar.Header{Name: f[0], Mode: 0o600, Size: int64(len(body))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.Write([]byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zip.Close(), os.WriteFile(file, out.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
 	}
 }

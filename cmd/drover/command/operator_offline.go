@@ -170,13 +170,25 @@ func snapshotInspect() spec {
 		usage: "operator snapshot inspect [options] <file>", synopsis: "Verifies a snapshot file and shows its metadata", min: 1, max: 1, offline: true, output: true, takes: takesFiles,
 		setup: func(*flag.FlagSet) run {
 			return func(_ context.Context, s *session, args []string) error {
-				info, err := extract(args[0], io.Discard)
+				begin := &start{}
+				info, err := extract(args[0], begin)
+				if err == nil {
+					err = fsm.CheckStart(bytes.NewReader(begin.bytes))
+				}
 				return s.show(info, err, func() {
 					s.pairs("ID", info.ID, "Size", text(info.Size), "Index", text(info.Index), "Term", text(info.Term))
 				})
 			}
 		},
 	}
+}
+
+// start keeps the beginning of what is written to it.
+type start struct{ bytes []byte }
+
+func (s *start) Write(p []byte) (int, error) {
+	s.bytes = append(s.bytes, p[:min(len(p), fsm.StartBytes-len(s.bytes))]...)
+	return len(p), nil
 }
 
 func extract(path string, w io.Writer) (consensus.SnapshotInfo, error) {

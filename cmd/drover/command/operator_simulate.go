@@ -16,8 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/drover-project/drover/core/fsm"
 	"github.com/drover-project/drover/core/model"
 	"github.com/drover-project/drover/core/simulate"
@@ -70,7 +68,7 @@ func loadSnapshot(path string) (*state.Store, error) {
 		return nil, fmt.Errorf("unpack the snapshot: %w", err)
 	}
 	store := state.New()
-	return store, fsm.New(store, hclog.NewNullLogger()).Restore(tmp)
+	return store, fsm.Load(fsm.Level, store, tmp)
 }
 
 // changeOf reads the options of a simulation.
