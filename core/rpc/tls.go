@@ -93,7 +93,10 @@ func (c *Credentials) take(next *certificates) {
 		c.log.Warn("the certificate of this agent is of no authority in ca_file: machines with this ca_file do not accept it", "file", next.CertFile, "error", err)
 	}
 	left := time.Until(leaf.NotAfter)
-	switch {
+	switch now := time.Now(); {
+	case now.Before(leaf.NotBefore):
+		c.log.Error("the certificate of this agent is not valid yet: no other machine accepts it; correct this machine's clock, or, if it is right, make a new one with: drover tls cert create",
+			"file", next.CertFile, "valid_from", leaf.NotBefore.UTC(), "clock", now.UTC().Truncate(time.Second))
 	case left <= 0:
 		c.log.Error("the certificate of this agent has expired: no other machine accepts it; make a new one with: drover tls cert create", "file", next.CertFile, "expired", leaf.NotAfter.UTC())
 	case left < expiresSoon:
@@ -236,7 +239,7 @@ func (t TLS) read(stamps [3]stamp) (*certificates, error) {
 }
 
 // recognised returns an error if this machine would not accept its own certificate. That
-// it has expired is said elsewhere.
+// it has expired, or is not valid yet, is said elsewhere.
 func (c *certificates) recognised() error {
 	between := x509.NewCertPool()
 	for _, raw := range c.own.Certificate[1:] {
@@ -244,8 +247,14 @@ func (c *certificates) recognised() error {
 			between.AddCert(more)
 		}
 	}
+	at := time.Now()
+	if at.Before(c.own.Leaf.NotBefore) {
+		at = c.own.Leaf.NotBefore
+	} else if at.After(c.own.Leaf.NotAfter) {
+		at = c.own.Leaf.NotAfter
+	}
 	_, err := c.own.Leaf.Verify(x509.VerifyOptions{
-		Roots: c.roots, Intermediates: between, CurrentTime: c.own.Leaf.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+		Roots: c.roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	return err
 }

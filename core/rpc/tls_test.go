@@ -277,6 +277,23 @@ func TestAnExpiredCertificateIsRefusedAndTheLogOfItsOwnerSaysSo(t *testing.T) {
 	}
 }
 
+func TestACertificateThatIsNotValidYetIsRefusedAndTheLogOfItsOwnerSaysSo(t *testing.T) {
+	a := testkit.NewAuthority(t)
+	_, address := serveTLS(t, a.Machine("server", "server.global.nomad", true))
+	node := a.Early("node", "client.global.nomad")
+	said := &testkit.Journal{}
+	c, err := node.Open(hclog.New(&hclog.LoggerOptions{Output: said}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(said.String(), "is not valid yet") || strings.Contains(said.String(), "authority") {
+		t.Errorf("the log says\n%s", said)
+	}
+	if err := reaches(t, c, address); err == nil {
+		t.Error("a certificate that is not valid yet is accepted")
+	}
+}
+
 func TestCipherSuitesAndTheLowestVersionHoldForBothSides(t *testing.T) {
 	a := testkit.NewAuthority(t)
 	server := a.Machine("server", "server.global.nomad", true)

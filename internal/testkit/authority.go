@@ -43,7 +43,9 @@ func (a *Authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *
 		a.t.Fatal(err)
 	}
 	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	c.NotBefore = time.Now().Add(-time.Hour)
+	if c.NotBefore.IsZero() {
+		c.NotBefore = time.Now().Add(-time.Hour)
+	}
 	if c.NotAfter.IsZero() {
 		c.NotAfter = time.Now().Add(time.Hour)
 	}
@@ -75,18 +77,24 @@ func (a *Authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *
 // replaces the files of an earlier machine with that name.
 func (a *Authority) Machine(name, dns string, verify bool) rpc.TLS {
 	a.t.Helper()
-	return a.machine(name, dns, verify, time.Time{})
+	return a.machine(name, dns, verify, time.Time{}, time.Time{})
 }
 
 // Expired is Machine with a certificate that expired a minute ago.
 func (a *Authority) Expired(name, dns string) rpc.TLS {
 	a.t.Helper()
-	return a.machine(name, dns, true, time.Now().Add(-time.Minute))
+	return a.machine(name, dns, true, time.Time{}, time.Now().Add(-time.Minute))
 }
 
-func (a *Authority) machine(name, dns string, verify bool, until time.Time) rpc.TLS {
+// Early is Machine with a certificate that is valid in half an hour.
+func (a *Authority) Early(name, dns string) rpc.TLS {
 	a.t.Helper()
-	a.sign(name, &x509.Certificate{DNSNames: []string{dns}, NotAfter: until, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
+	return a.machine(name, dns, true, time.Now().Add(time.Hour/2), time.Time{})
+}
+
+func (a *Authority) machine(name, dns string, verify bool, from, until time.Time) rpc.TLS {
+	a.t.Helper()
+	a.sign(name, &x509.Certificate{DNSNames: []string{dns}, NotBefore: from, NotAfter: until, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
 	file := func(f string) string { return filepath.Join(a.dir, f) }
 	return rpc.TLS{CAFile: file("ca.pem"), CertFile: file(name + ".pem"), KeyFile: file(name + ".key"), Region: "global", VerifyServerHostname: verify}
 }
