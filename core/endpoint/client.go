@@ -46,7 +46,7 @@ func (e *Endpoint) anyNode(nodeID string) (rpc.Node, error) {
 		nodeID = e.LocalNode()
 	}
 	if nodeID == "" {
-		return nil, errdefs.InvalidArgumentf("this agent is not a node: name one with node_id")
+		return nil, errdefs.InvalidArgumentf("this agent is not a node: name one (node_id; on the command line -node or -node-id), or ask the agent of a node")
 	}
 	if e.Store.View().NodeByID(nodeID) == nil {
 		return nil, errdefs.NotFoundf("Unknown node %q", nodeID)

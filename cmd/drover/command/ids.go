@@ -147,15 +147,16 @@ func (s *session) findNode(ctx context.Context, prefix string) (*model.Node, err
 	return n, err
 }
 
-// ownNode returns the id of the agent's own node.
-func (s *session) ownNode(ctx context.Context) (string, error) {
+// ownNode returns the id of the agent's own node. The error for an agent without one says how
+// the command names another one.
+func (s *session) ownNode(ctx context.Context, otherwise string) (string, error) {
 	self, err := s.client.AgentSelf(ctx)
 	if err != nil {
 		return "", err
 	}
 	id := self.Stats["client"]["node_id"]
 	if id == "" {
-		return "", errors.New("the agent does not run a node; name one with -node, from: drover node status")
+		return "", fmt.Errorf("the agent does not run a node; %s, from: drover node status", otherwise)
 	}
 	return id, nil
 }
@@ -168,7 +169,7 @@ func (s *session) nodeOrSelf(ctx context.Context, args []string, self bool) (*mo
 	id := ""
 	if self {
 		var err error
-		if id, err = s.ownNode(ctx); err != nil {
+		if id, err = s.ownNode(ctx, "give the id of one instead of -self"); err != nil {
 			return nil, err
 		}
 	} else {

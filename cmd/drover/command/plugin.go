@@ -127,7 +127,7 @@ func serves(p *model.AgentPlugin) string {
 func (s *session) heldOf(ctx context.Context, node string, groups []*model.NodeDeviceResource) (map[string]string, error) {
 	if node == "" {
 		var err error
-		if node, err = s.ownNode(ctx); err != nil {
+		if node, err = s.ownNode(ctx, "name one with -node"); err != nil {
 			return nil, err
 		}
 	}

@@ -105,7 +105,7 @@ func (d *Daemon) addSources() {
 	t, labels := &d.cfg().Telemetry, d.labels
 	d.metrics.Add(func(context.Context) []telemetry.Sample { return runtimeGauges(labels) })
 	if d.server != nil {
-		d.metrics.Add(func(context.Context) []telemetry.Sample { return d.serverGauges(labels) })
+		d.metrics.Add(func(ctx context.Context) []telemetry.Sample { return d.serverGauges(ctx, labels) })
 	}
 	if d.node != nil {
 		d.metrics.Add(func(context.Context) []telemetry.Sample { return d.nodeGauges(labels) })
@@ -182,13 +182,10 @@ func gaugesOf(labels map[string]string, values map[string]float64) []telemetry.S
 	return out
 }
 
-func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
+func (d *Daemon) serverGauges(ctx context.Context, labels map[string]string) []telemetry.Sample {
 	broker, blocked, _, rows := d.server.Stats()
 	raft := d.server.Raft()
-	leads, readOnly := 0.0, 0.0
-	if raft.IsLeader() {
-		leads = 1
-	}
+	readOnly := 0.0
 	if raft.ReadOnly() != nil {
 		readOnly = 1
 	}
@@ -199,8 +196,6 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 		"nomad.nomad.broker.total_pending":        float64(broker.Waiting),
 		"nomad.nomad.broker.total_waiting":        float64(broker.Delayed),
 		"nomad.nomad.blocked_evals.total_blocked": float64(blocked),
-		"nomad.nomad.autopilot.healthy":           leads,
-		"nomad.nomad.autopilot.failure_tolerance": 0,
 		"nomad.nomad.read_only":                   readOnly, // 1 if the disk is full
 		"nomad.raft.appliedIndex":                 float64(raft.AppliedIndex()),
 		"nomad.raft.lastIndex":                    float64(raft.LastIndex()),
@@ -211,11 +206,26 @@ func (d *Daemon) serverGauges(labels map[string]string) []telemetry.Sample {
 		values["nomad.snapshots.failures"] = float64(s.Failures) // since the last success
 		values["nomad.snapshots.stored"] = float64(len(s.Snapshots))
 	}
+	if h, err := d.AutopilotHealth(ctx); err == nil {
+		maps.Copy(values, autopilotGauges(h))
+	}
 	for name, n := range rows {
 		values["nomad.state."+name+".rows"] = float64(n)
 	}
 	dispatched := !d.cfg().Telemetry.DisableDispatchedJobSummaryMetrics
 	return slices.Concat(gaugesOf(labels, values), laneGauges(d.server.QueueLanes(), labels), endpoint.ServerGauges(view, labels, dispatched))
+}
+
+// autopilotGauges returns the health of the servers, which only the leader knows.
+func autopilotGauges(h *api.AutopilotHealth) map[string]float64 {
+	if len(h.Servers) == 0 {
+		return nil
+	}
+	healthy := 0.0
+	if h.Healthy {
+		healthy = 1
+	}
+	return map[string]float64{"nomad.nomad.autopilot.healthy": healthy, "nomad.nomad.autopilot.failure_tolerance": float64(h.FailureTolerance)}
 }
 
 // laneGauges returns the sizes of the lanes of the leader's queue.
