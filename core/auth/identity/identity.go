@@ -178,6 +178,9 @@ func (s *Signer) Check(view *state.View, text string, now time.Time) error {
 		return err
 	case errors.Is(err, jwt.ErrTokenMalformed):
 		return errdefs.PermissionDeniedf("the token is not a JSON Web Token")
+	case errors.Is(err, jwt.ErrTokenNotValidYet) && c.NotBefore != nil:
+		return errdefs.PermissionDeniedf("the token is valid from %s on, and the clock of this server says %s; correct the clocks of the servers: %w",
+			c.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339), err)
 	case err != nil:
 		return errdefs.PermissionDeniedf("the token is not valid: %w", err)
 	case !slices.Contains(c.Audience, model.DefaultAudience):

@@ -142,6 +142,7 @@ func TestATokenIsGoodWhileItsAllocLivesAndForNobodyElse(t *testing.T) {
 		check("for another service", sign(t, w, s, &model.WorkloadIdentity{Name: "x", Audience: []string{"vault"}}), now, "audience")
 		short := sign(t, w, s, &model.WorkloadIdentity{Name: "x", TTL: time.Minute})
 		check("in its time", short, now.Add(time.Minute), "")
+		check("before its time", short, now.Add(-time.Minute), "the clock of this server says")
 		check("after its time", short, now.Add(2*time.Minute), "expired")
 		other := newWorld(t)
 		check("another cluster's", sign(t, other, other.signer(algorithm), &model.WorkloadIdentity{}), now, "not valid")

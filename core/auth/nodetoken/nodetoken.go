@@ -193,7 +193,8 @@ func (t *Tokens) introduced(view *state.View, node *model.Node, now time.Time) e
 // Identity returns a new identity for a registered node, and "" if the one that it shows
 // has more than half of its time left. PermissionDenied: it shows the identity of another
 // node or another cluster. A node with an expired identity, or without one, has already
-// proven its identity by its secret.
+// proven its identity by its secret; so has one whose identity is from the future, because
+// the clock of the server that signed it was ahead.
 func (t *Tokens) Identity(view *state.View, node *model.Node, shown string, now time.Time) (string, error) {
 	root := view.ActiveRootKey()
 	if root == nil {
@@ -203,7 +204,7 @@ func (t *Tokens) Identity(view *state.View, node *model.Node, shown string, now 
 		c, err := t.read(view, shown, identity, now)
 		switch {
 		case errors.Is(err, jwt.ErrTokenInvalidAudience): // an introduction, which needs no further check
-		case errors.Is(err, jwt.ErrTokenExpired), errors.Is(err, errUnknownKey):
+		case errors.Is(err, jwt.ErrTokenExpired), errors.Is(err, jwt.ErrTokenNotValidYet), errors.Is(err, errUnknownKey):
 		case errdefs.IsUnavailable(err):
 			return "", err // this server cannot open the key yet; another one can
 		case err != nil:

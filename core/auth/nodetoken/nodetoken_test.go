@@ -158,6 +158,9 @@ func TestAnIdentityIsRenewedInTheSecondHalfOfItsTime(t *testing.T) {
 				t.Errorf("%s: not renewed after %s", c.pool, at)
 			}
 		}
+		if got := identity(t, k, v, n, first, now.Add(-time.Hour)); got == "" || got == first { // the clock of the server that signed it was ahead
+			t.Errorf("%s: an identity from the future is not replaced", c.pool)
+		}
 		if got := identity(t, k, v, n, introduce(t, k, v, "", "", 0), now); got == "" {
 			t.Error("a node that shows its introduction gets no identity")
 		}
