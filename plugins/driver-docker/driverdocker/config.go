@@ -265,7 +265,7 @@ func (c taskConfig) pullLimit(agent agentConfig) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(c.ImagePullTimeout)
 	if err != nil || d <= 0 {
-		return 0, invalidf("image_pull_timeout", "%q is not a duration; write it as 90s or 5m", c.ImagePullTimeout)
+		return 0, invalidf("image_pull_timeout", "%q is not a duration above zero; write it as 90s or 5m", c.ImagePullTimeout)
 	}
 	return d, nil
 }

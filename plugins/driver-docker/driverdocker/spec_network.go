@@ -26,7 +26,7 @@ func network(in specInput, config *container.Config, host *container.HostConfig)
 		return nil, err
 	}
 	host.NetworkMode = mode
-	if mode.IsContainer() || mode.IsHost() {
+	if mode.IsContainer() {
 		config.Hostname = "" // belongs to the owner of the network namespace
 	}
 	if err := resolver(in, host); err != nil {

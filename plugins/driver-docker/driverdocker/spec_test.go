@@ -369,3 +369,12 @@ func TestGPUsComeByTheWayThatTheDaemonKnows(t *testing.T) {
 		})
 	}
 }
+
+func TestAContainerHasItsOwnNameInTheMachinesNetwork(t *testing.T) {
+	for mode, want := range map[string]string{"host": "web-1", "none": "web-1", "container:other": ""} {
+		spec, err := buildSpec(input(t, map[string]any{"allow_privileged": true}, map[string]any{"hostname": "web-1", "network_mode": mode}))
+		if err != nil || spec.Config.Hostname != want {
+			t.Errorf("network_mode %q: hostname %q, want %q: %v", mode, spec.Config.Hostname, want, err)
+		}
+	}
+}

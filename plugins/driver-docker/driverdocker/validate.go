@@ -122,6 +122,9 @@ func ineffective(c taskConfig, agent agentConfig) []driver.Diagnostic {
 	if len(c.Ports) > 0 && mode.IsNone() {
 		warn("config.ports", "has no effect with network_mode = \"none\"", "remove it")
 	}
+	if c.Hostname != "" && mode.IsContainer() {
+		warn("config.hostname", "has no effect in the network of another container, whose name it has", "remove it")
+	}
 	if c.Privileged && len(c.CapDrop) > 0 {
 		warn("config.cap_drop", "has no effect with privileged = true, which grants every capability", "remove one of the two")
 	}

@@ -106,6 +106,7 @@ func TestWhatHasNoEffectBesideSomethingElseIsAWarning(t *testing.T) {
 	everywhere := config{"allow_privileged": true, "volumes": config{"enabled": true}}
 	for path, task := range map[string]config{
 		"config.cap_drop":                {"privileged": true, "cap_drop": []any{"all"}},
+		"config.hostname":                {"hostname": "a", "network_mode": "container:b"},
 		"config.cpu_cfs_period":          {"cpu_cfs_period": 50000},
 		"config.volume_driver":           {"volume_driver": "nfs", "volumes": []any{"local/a:/a"}},
 		"config.mount[0].bind_options":   {"mount": config{"type": "tmpfs", "target": "/a", "bind_options": config{"propagation": "private"}}},
@@ -118,6 +119,7 @@ func TestWhatHasNoEffectBesideSomethingElseIsAWarning(t *testing.T) {
 	}
 	for _, task := range []config{
 		{"cpu_cfs_period": 50000, "cpu_hard_limit": true},
+		{"hostname": "a", "network_mode": "host"},
 		{"volume_driver": "nfs", "volumes": []any{"data:/a"}},
 	} {
 		if found := judge(t, everywhere, task); len(found) > 0 {

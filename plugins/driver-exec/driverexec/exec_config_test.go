@@ -201,6 +201,10 @@ func TestAConfigIsRefusedBeforeTheStartWithAllThatIsWrong(t *testing.T) {
 	if _, _, err := c.StartTask(c.ctx, task); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), found[0].Summary) {
 		t.Errorf("StartTask says %v", err)
 	}
+	misspelled := c.task("misspelled", map[string]any{"command": "true", "cap_drop": []any{"chwon"}})
+	if found, err := c.closer.(driver.Validator).ValidateTask(c.ctx, &driver.TaskDraft{DriverConfig: misspelled.DriverConfig}); err != nil || len(found) != 1 || found[0].Path != "config.cap_drop" {
+		t.Errorf("%+v, %v", found, err)
+	}
 	if found, err := c.closer.(driver.Validator).ValidateTask(c.ctx, &driver.TaskDraft{DriverConfig: c.task("right", sh("true")).DriverConfig}); err != nil || len(found) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}

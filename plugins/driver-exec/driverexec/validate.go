@@ -47,10 +47,12 @@ func (c boxConfig) check(agent isolatedAgentConfig) []finding {
 		found = append(found, finding{path, errdefs.New(errdefs.InvalidArgument, err)})
 	}
 	var refused *isolation.NotAllowedError
-	if _, _, err := isolation.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop); errors.As(err, &refused) {
+	if err := isolation.CheckCapabilities(c.CapDrop); err != nil {
+		invalid("config.cap_drop", fmt.Errorf("config.cap_drop: %w", err))
+	} else if _, _, err := isolation.Capabilities(agent.AllowCaps, c.CapAdd, c.CapDrop); errors.As(err, &refused) {
 		found = append(found, finding{"config.cap_add", errdefs.PermissionDeniedf("config.cap_add: %w on this node; remove them, or let the operator add them to the agent's allow_caps", err)})
 	} else if err != nil {
-		invalid("config.cap_add", fmt.Errorf("config.cap_add and cap_drop: %w", err))
+		invalid("config.cap_add", fmt.Errorf("config.cap_add: %w", err))
 	}
 	if c.WorkDir != "" && !filepath.IsAbs(c.WorkDir) {
 		invalid("config.work_dir", fmt.Errorf("config.work_dir: %q is not absolute", c.WorkDir))
