@@ -108,7 +108,11 @@ func TestNoGainOfResourcesIsMissedWhenThereAreVeryManyClasses(t *testing.T) {
 	for i := range 20_000 {
 		b.Unblock(queue.Room{Class: fmt.Sprint("c", i)}, uint64(100+i))
 	}
-	b.Block(blockedEval("early", "j1", 99, map[string]bool{"c0": true}), queue.Need{})
+	only := map[string]bool{"c0": true} // no other class helps it
+	for i := range 20_000 {
+		only[fmt.Sprint("c", i)] = i == 0
+	}
+	b.Block(blockedEval("early", "j1", 99, only), queue.Need{})
 	b.Block(blockedEval("late", "j2", 30_000, nil), queue.Need{})
 	if !woken["early"] || woken["late"] {
 		t.Errorf("woken: %v", woken)

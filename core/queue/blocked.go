@@ -118,7 +118,6 @@ func (b *Blocked) block(e *model.Evaluation, need Need) bool {
 		b.remove(old)
 	}
 	if !need.NoRoom && b.missed(e) {
-		delete(b.byJob, key)
 		return true
 	}
 	b.evals[e.ID], b.needs[e.ID], b.byJob[key] = e, need, e.ID

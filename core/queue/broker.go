@@ -4,6 +4,7 @@
 package queue
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"slices"
@@ -280,10 +281,9 @@ func (b *Broker) release(en *entry) {
 	if len(w) == 0 {
 		return
 	}
-	slices.SortStableFunc(w, func(x, y *entry) int { return int(x.eval.CreateIndex) - int(y.eval.CreateIndex) })
+	slices.SortStableFunc(w, func(x, y *entry) int { return cmp.Compare(x.eval.CreateIndex, y.eval.CreateIndex) })
 	last := w[len(w)-1]
 	for _, old := range w[:len(w)-1] {
-		b.undelay(old)
 		b.unknow(old)
 		b.stale = append(b.stale, old.eval)
 	}

@@ -45,8 +45,9 @@ func (b *Broker) delay(en *entry, due time.Time) {
 	}
 }
 
+// undelay takes an entry that is not ready out of the delayed ones, if it is one.
 func (b *Broker) undelay(en *entry) {
-	if en.in == nil && en.index >= 0 {
+	if en.index >= 0 {
 		heap.Remove(&b.delayed, en.index)
 	}
 }

@@ -98,8 +98,7 @@ func (l *lane) held() bool {
 		return false
 	}
 	x, y := l.blocked[0], l.line[0]
-	sameJob := x.eval.JobID == y.eval.JobID && x.eval.Namespace == y.eval.Namespace
-	return !sameJob && before(x, y)
+	return x.eval.JobID != y.eval.JobID && before(x, y)
 }
 
 // maxIdleLanes is the number of lanes from which those without evaluations are dropped. A
@@ -227,11 +226,8 @@ func (b *Broker) pop() *entry {
 	return en
 }
 
-// untake ends the processing of an entry.
+// untake ends the processing of an entry that a worker has.
 func (b *Broker) untake(en *entry) {
-	if en.token == "" {
-		return
-	}
 	en.token = ""
 	en.lane.unacked--
 	if en.line {

@@ -7,7 +7,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drover-project/drover/core/model"
@@ -370,5 +372,180 @@ func disorder(t *testing.T, ctx context.Context, seed uint64) {
 		if s.Ready != 0 || s.Unacked != 0 || s.Waiting != 0 {
 			t.Fatalf("seed %d: the counts of a lane are wrong: %+v", seed, s)
 		}
+	}
+}
+
+func TestLanesSayWhatTheyHaveInTheOrderOfTheirNames(t *testing.T) {
+	b := laned(&lanes{rules: map[queue.LaneID]model.LaneRules{{Namespace: "b", NodePool: "default"}: {Ordered: true, Weight: 3}}})
+	b.Enqueue(of("b", "1", "j1", 50, 1), of("b", "2", "j2", 50, 2), of("b", "3", "j2", 50, 3), of("a", "4", "j@gpu", 50, 4), of("a", "5", "j", 50, 5))
+	b.Hold(of("b", "6", "j6", 50, 6))
+	b.Hold(of("b", "6", "j6", 50, 6)) // once
+	b.Hold(of("a", "7", "j7", 50, 7)) // its lane has no order
+	if _, _, err := b.Dequeue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range b.Lanes() {
+		got = append(got, fmt.Sprintf("%s/%s ready %d, unacked %d, waiting %d, blocked %d, served %d, weight %d", l.Namespace, l.NodePool, l.Ready, l.Unacked, l.Waiting, l.Blocked, l.Served, l.Weight))
+	}
+	want := []string{
+		"a/default ready 0, unacked 1, waiting 0, blocked 0, served 1, weight 1",
+		"a/gpu ready 1, unacked 0, waiting 0, blocked 0, served 0, weight 1",
+		"b/default ready 2, unacked 0, waiting 1, blocked 1, served 0, weight 3",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := b.Stats(); got != (queue.Stats{Ready: 3, Unacked: 1, Waiting: 1}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A cluster may have any number of namespaces over time. What is remembered of those that have
+// nothing to do is bounded.
+func TestLanesThatHaveNothingAreDroppedWhenThereAreVeryMany(t *testing.T) {
+	const many = 4096
+	b := laned(&lanes{rules: map[queue.LaneID]model.LaneRules{{Namespace: "held", NodePool: "default"}: {Ordered: true}}})
+	release, err := b.Admit(queue.LaneID{Namespace: "coming", NodePool: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Hold(of("held", "h", "h", 50, 1))
+	for i := range many - 3 {
+		id := fmt.Sprint("ns-", i)
+		b.Enqueue(of(id, id, id, 50, 1))
+		serve(t, b, 1)
+	}
+	b.Enqueue(of("has", "x", "x", 50, 1))
+	if got := len(b.Lanes()); got != many {
+		t.Fatalf("there are %d lanes, not %d", got, many)
+	}
+	b.Enqueue(of("next", "y", "y", 50, 1))
+	var got []string
+	for _, l := range b.Lanes() {
+		got = append(got, l.Namespace)
+	}
+	if want := []string{"coming", "has", "held", "next"}; !slices.Equal(got, want) {
+		t.Errorf("left are %d lanes, not those with evaluations", len(got))
+	}
+	release()
+}
+
+// inLine runs f with a broker whose namespace default has an ordered lane.
+func inLine(t *testing.T, l *lanes, f func(t *testing.T, b *queue.Broker, ctx context.Context)) {
+	id := queue.LaneID{Namespace: "default", NodePool: "default"}
+	l.rules = map[queue.LaneID]model.LaneRules{id: {Ordered: true}}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := laned(l)
+		ended := make(chan struct{})
+		go func() { b.Run(ctx); close(ended) }()
+		f(t, b, ctx)
+		cancel()
+		<-ended
+	})
+}
+
+func TestJobsAfterOneThatWaitsForRoomGoOnWhenItWaitsNoMore(t *testing.T) {
+	for name, end := range map[string]func(b *queue.Broker){
+		"it has got room":                func(b *queue.Broker) { b.Unhold("h"); b.Unhold("h") },
+		"it has ended":                   func(b *queue.Broker) { b.Forget("h") },
+		"the lane has no order any more": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &lanes{}
+			inLine(t, l, func(t *testing.T, b *queue.Broker, ctx context.Context) {
+				b.Enqueue(eval("b", "k", 50, 2))
+				b.Hold(eval("h", "j", 50, 1))
+				nothing(t, b, ctx)
+				time.AfterFunc(time.Second, func() {
+					if end != nil {
+						end(b)
+						return
+					}
+					l.rules = nil
+					b.Reconfigure()
+				})
+				get(t, b, ctx, "b")
+			})
+		})
+	}
+}
+
+func TestAJobThatWaitedForRoomIsTriedBeforeThoseAfterIt(t *testing.T) {
+	inLine(t, &lanes{}, func(t *testing.T, b *queue.Broker, ctx context.Context) {
+		b.Hold(eval("h", "j", 50, 1))
+		b.Enqueue(eval("b", "k", 50, 2))
+		nothing(t, b, ctx)
+		b.Enqueue(eval("h", "j", 50, 1))
+		token := get(t, b, ctx, "h")
+		nothing(t, b, ctx) // one at a time
+		time.AfterFunc(time.Second, func() { _ = b.Ack("h", token) })
+		get(t, b, ctx, "b")
+	})
+}
+
+func TestAJobThatFailedInTheLineLeavesItForOneAtATime(t *testing.T) {
+	inLine(t, &lanes{}, func(t *testing.T, b *queue.Broker, ctx context.Context) {
+		b.Enqueue(eval("a", "j", 50, 1))
+		for range 3 {
+			if err := b.Nack("a", get(t, b, ctx, "a")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		token := taken(t, "a", func() (*model.Evaluation, string, error) { return b.DequeueFailed(ctx) })
+		if err := b.Ack("a", token); err != nil {
+			t.Fatal(err)
+		}
+		b.Enqueue(eval("b", "k", 50, 2), eval("c", "l", 50, 3))
+		get(t, b, ctx, "b")
+		nothing(t, b, ctx)
+	})
+}
+
+func TestALaneWithAnOrderDeliversNewJobsAndOthersByPriority(t *testing.T) {
+	for priority, first := range map[int]string{80: "new", 20: "placed"} {
+		inLine(t, &lanes{placed: map[string]bool{"p": true}}, func(t *testing.T, b *queue.Broker, ctx context.Context) {
+			b.Enqueue(eval("placed", "p", 50, 1), eval("new", "n", priority, 2))
+			get(t, b, ctx, first)
+		})
+	}
+}
+
+// A namespace that had nothing to do has saved nothing up.
+func TestANamespaceThatComesBackGetsItsShareAndNoMore(t *testing.T) {
+	b := laned(&lanes{})
+	add := func(ns string, from, n int) {
+		for i := from; i < from+n; i++ {
+			b.Enqueue(of(ns, fmt.Sprint(ns, i), fmt.Sprint(ns, i), 50, uint64(i)))
+		}
+	}
+	add("quiet", 0, 1)
+	add("loud", 0, 300)
+	serve(t, b, 200)
+	add("quiet", 1, 100)
+	if got := served(serve(t, b, 40), func(e *model.Evaluation) string { return e.Namespace })["quiet"]; got < 18 || got > 22 {
+		t.Errorf("of 40 evaluations %d are of the namespace that comes back", got)
+	}
+}
+
+func TestWhoIsRefusedIsToldToComeBackWhenTheLaneMayHaveRoom(t *testing.T) {
+	id := queue.LaneID{Namespace: "default", NodePool: "default"}
+	for waited, want := range map[time.Duration]time.Duration{0: time.Second, 50 * time.Second: 5 * time.Second, time.Hour: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			b := laned(&lanes{rules: map[queue.LaneID]model.LaneRules{id: {MaxDepth: 1}}})
+			b.Enqueue(eval("a", "j", 50, 1))
+			time.Sleep(waited)
+			if _, _, err := b.Dequeue(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Lanes()[0].Waited; got != waited {
+				t.Errorf("the last one waited %s, not %s", got, waited)
+			}
+			_, err := b.Admit(id)
+			if got := errdefs.RetryAfter(err); got != want {
+				t.Errorf("after %s: %v, try again in %s, not %s", waited, err, got, want)
+			}
+		})
 	}
 }

@@ -43,3 +43,24 @@ func TestAPanicAtADelayedEvaluationCostsThatOneAlone(t *testing.T) {
 		<-ended
 	})
 }
+
+// A server leads for months: what has left the queue must leave nothing in memory.
+func TestNothingIsKeptInMemoryOfWhatHasLeftTheQueue(t *testing.T) {
+	b := NewBlocked(func(...*model.Evaluation) {})
+	b.SetEnabled(true)
+	db := model.JobKey{Namespace: "default", ID: "db"}
+	b.Block(&model.Evaluation{ID: "a", JobID: "j", NodeID: "n"}, Need{On: []model.JobKey{db}, Until: time.Unix(1, 0)})
+	b.Block(&model.Evaluation{ID: "b", JobID: "k"}, Need{})
+	b.Forget("a")
+	b.Forget("b")
+	b.NextLimit()
+	if n := len(b.evals) + len(b.needs) + len(b.byJob) + len(b.byNode) + len(b.awaited) + len(b.limits); n != 0 {
+		t.Errorf("%d entries are left", n)
+	}
+	for i := range 2 * maxSeen {
+		b.Unblock(Room{Class: string(rune(i + 1))}, uint64(i))
+	}
+	if len(b.seen) > maxSeen {
+		t.Errorf("%d classes are remembered", len(b.seen))
+	}
+}
