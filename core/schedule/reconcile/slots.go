@@ -114,7 +114,7 @@ func (r *run) done(a *model.Allocation) bool {
 
 // outdated reports whether the alloc runs a specification that the job no longer has.
 func (r *run) outdated(a *model.Allocation) bool {
-	return a.JobVersion != r.Job.Version && !SameRuntime(r.jobOf(a), r.Job, a.TaskGroup)
+	return !SameRuntime(r.jobOf(a), r.Job, a.TaskGroup)
 }
 
 func (r *run) sortEnded(s *slots, a *model.Allocation) {

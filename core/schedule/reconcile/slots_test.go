@@ -144,3 +144,87 @@ func TestTheReplacementOfAnAllocWhoseNameAPromotedCanaryHasGetsAnotherOne(t *tes
 	old.DesiredTransition.Migrate = &yes
 	expect(t, reconcile.Service(b.Input), "stop old: "+reconcile.DescMigrating, "place j.g[1] v1 after old")
 }
+
+// over makes an alloc one that was stopped to be moved, and for whose replacement no node had room.
+func over(a *model.Allocation) {
+	a.DesiredStatus, a.DesiredDescription, a.ClientStatus = model.AllocDesiredStatusStop, reconcile.DescMigrating, model.AllocClientStatusComplete
+}
+
+func TestWhatHasTakenThePlaceOfAnAllocIsItsReplacement(t *testing.T) {
+	b := newBench("service", 3)
+	over(b.alloc("a", 0, "n1"))
+	b.alloc("later", 0, "n2")
+	b.alloc("c", 1, "n2")
+	expect(t, reconcile.Service(b.Input), "place j.g[2] v0")
+}
+
+func TestOfTheAllocsThatHadAPlaceTheNewestIsReplaced(t *testing.T) {
+	b := newBench("service", 1)
+	over(b.alloc("a", 0, "n1"))
+	over(b.alloc("b", 0, "n1"))
+	expect(t, reconcile.Service(b.Input), "place j.g[0] v0 after b")
+}
+
+func TestTheNameOfAnAllocThatIsReplacedIsNotFree(t *testing.T) {
+	b := newBench("service", 2)
+	yes := true
+	b.alloc("a", 0, "n1").DesiredTransition.Migrate = &yes
+	expect(t, reconcile.Service(b.Input), "stop a: "+reconcile.DescMigrating, "place j.g[0] v0 after a", "place j.g[1] v0")
+}
+
+func TestASecondCanaryHasANameOfItsOwn(t *testing.T) {
+	b, _ := canarying()
+	b.Job.TaskGroups[0].Update.Canary = 2
+	b.Deployment.TaskGroups["g"].DesiredCanaries = 2
+	expect(t, reconcile.Service(b.Input), "place j.g[1] v1")
+}
+
+func TestWhenScaledDownAnOutdatedAllocGoesBeforeANewOne(t *testing.T) {
+	b := newBench("service", 1)
+	b.alloc("old", 0, "n1")
+	b.version(env("2"))
+	b.alloc("new", 1, "n2")
+	expect(t, reconcile.Service(b.Input), "stop old: "+reconcile.DescNotNeeded)
+}
+
+func TestOnlyTheOutdatedAllocOfTheNameRunsOnForACanaryOutOfReach(t *testing.T) {
+	b, _, canary := promoted(2)
+	no := false
+	for _, j := range b.jobs {
+		j.TaskGroups[0].Disconnect = &model.DisconnectStrategy{LostAfter: time.Hour, Replace: &no}
+	}
+	canary.Name = model.AllocName("j", "g", 1)
+	second := b.alloc("second", 1, "n3")
+	second.JobVersion = 0
+	b.nodes["n2"].Status = model.NodeStatusDisconnected
+	expect(t, reconcile.Service(b.Input), "mark canary unknown", "look again in 1h0m0s", "place j.g[0] v1 after old (update)")
+}
+
+func TestAFailureIsHeldOnlyByItsOwnDeploymentAndUntilThatSaysOtherwise(t *testing.T) {
+	yes := true
+	for name, c := range map[string]struct {
+		edit     func(b *bench, a *model.Allocation)
+		replaced bool
+	}{
+		"the deployment fails with it":           {func(*bench, *model.Allocation) {}, false},
+		"it is of another deployment":            {func(_ *bench, a *model.Allocation) { a.DeploymentID = "former" }, true},
+		"the deployment wants it replaced":       {func(_ *bench, a *model.Allocation) { a.DesiredTransition.Reschedule = &yes }, true},
+		"the deployment has a progress deadline": {func(b *bench, _ *model.Allocation) { b.Deployment.TaskGroups["g"].ProgressDeadline = time.Hour }, true},
+		"the deployment is over":                 {func(b *bench, _ *model.Allocation) { b.Deployment.Status = model.DeploymentStatusSuccessful }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench("service", 1)
+			b.Job.TaskGroups[0].Update = &model.UpdateStrategy{MaxParallel: 1}
+			b.Job.TaskGroups[0].ReschedulePolicy = &model.ReschedulePolicy{Unlimited: true, DelayFunction: model.DelayFunctionConstant}
+			b.Deployment = &model.Deployment{ID: "d", JobID: "j", JobCreateIndex: 1, Status: model.DeploymentStatusRunning, TaskGroups: map[string]*model.DeploymentState{"g": {DesiredTotal: 1}}}
+			a := b.failed("a", time.Hour)
+			a.DeploymentID = "d"
+			c.edit(b, a)
+			var want []string
+			if c.replaced {
+				want = []string{"stop a: " + reconcile.DescRescheduled, "place j.g[0] v0 after a"}
+			}
+			expect(t, reconcile.Service(b.Input), want...)
+		})
+	}
+}

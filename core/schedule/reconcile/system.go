@@ -157,7 +157,7 @@ func (r *run) holdsNode(tg *model.TaskGroup, a *model.Allocation) bool {
 // systemStays reports whether a running alloc may stay on its node, as it is or, if it has to
 // be replaced, with its replacement.
 func (r *run) systemStays(tg *model.TaskGroup, a *model.Allocation, n *model.Node) bool {
-	if a.JobVersion == r.Job.Version || SameRuntime(r.jobOf(a), r.Job, tg.Name) {
+	if SameRuntime(r.jobOf(a), r.Job, tg.Name) {
 		return r.MayStay(tg, n)
 	}
 	return r.Feasible(tg, n)

@@ -18,7 +18,7 @@ func (r *run) jobOf(a *model.Allocation) *model.Job {
 // between. If the same specification is registered again, it has new attempts, and
 // batch work is repeated.
 func (r *run) givenUp(a *model.Allocation) bool {
-	return a.JobVersion != r.Job.Version && a.JobVersion < r.unchangedSince(a.TaskGroup, a.JobVersion)
+	return a.JobVersion < r.unchangedSince(a.TaskGroup, a.JobVersion)
 }
 
 // unchangedSince returns the oldest version, not older than floor, since which the
