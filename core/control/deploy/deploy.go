@@ -77,7 +77,7 @@ func (Controller) Decide(in control.Input, id string) (control.Decision, error) 
 	}
 	job := in.View.JobByVersion(d.Namespace, d.JobID, d.JobVersion)
 	if job == nil {
-		return control.Decision{}, nil // purged: the scheduler cancels the deployment
+		return control.Decision{}, nil // so many newer ones that it is not kept: the scheduler cancels the deployment
 	}
 	w := &work{in: in, d: d, job: job, allocs: in.View.AllocsByDeployment(id)}
 	hopeless, waited := w.hopeless(), w.waited()
@@ -133,7 +133,7 @@ func (w *work) hopeless() string {
 			continue
 		}
 		if why := reconcile.Irreplaceable(w.job, a); why != "" {
-			return fmt.Sprintf("allocation %s of group %q is unhealthy, and %s", a.ID[:min(8, len(a.ID))], a.TaskGroup, why)
+			return fmt.Sprintf("allocation %s of group %q is unhealthy, and %s", short(a.ID), a.TaskGroup, why)
 		}
 	}
 	return ""
@@ -220,21 +220,21 @@ func (w *work) fail(why string) control.Decision {
 // rollback returns the version to which the job is rolled back, nil if it is not, and why;
 // "" if no group asks for it.
 func (w *work) rollback() (to *model.Job, why string) {
-	asked, done := false, []string(nil)
+	var complete []string // of the groups that ask for it
 	for name, g := range w.d.TaskGroups {
-		asked = asked || g.AutoRevert && !g.Done()
-		if g.AutoRevert && g.Done() {
-			done = append(done, name)
+		switch {
+		case !g.AutoRevert:
+		case g.Done():
+			complete = append(complete, name)
+		default:
+			return w.d.Rollback(w.in.View.JobVersions(w.d.Namespace, w.d.JobID))
 		}
 	}
-	slices.Sort(done)
-	switch {
-	case asked:
-		return w.d.Rollback(w.in.View.JobVersions(w.d.Namespace, w.d.JobID))
-	case len(done) > 0:
-		return nil, fmt.Sprintf("not rolling back as auto_revert is set only in groups that are complete: %s", strings.Join(done, ", "))
+	if len(complete) == 0 {
+		return nil, ""
 	}
-	return nil, ""
+	slices.Sort(complete)
+	return nil, fmt.Sprintf("not rolling back as auto_revert is set only in groups that are complete: %s", strings.Join(complete, ", "))
 }
 
 // step replaces unhealthy allocs, and requests an evaluation if the scheduler has not

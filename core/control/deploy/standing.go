@@ -28,7 +28,7 @@ func Standing(v *state.View, d *model.Deployment, now time.Time) []string {
 	}
 	w := &work{in: control.Input{View: control.Restrict(v, declaration), Now: now}, d: d, allocs: v.AllocsByDeployment(d.ID)}
 	if w.job = v.JobByVersion(d.Namespace, d.JobID, d.JobVersion); w.job == nil {
-		return []string{"Its job was purged: the scheduler cancels it."}
+		return []string{"Newer versions of its job have replaced the one that it rolls out: the scheduler cancels it."}
 	}
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(d.TaskGroups)) {
