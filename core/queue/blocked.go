@@ -61,14 +61,13 @@ type Blocked struct {
 	awaited map[model.JobKey]map[string]bool // job -> evals that depend on it
 	limits  limitHeap                        // of those that depend on jobs
 	any     uint64                           // index of the last UnblockAll
-	stale   []*model.Evaluation
-	ripe    chan struct{} // has a value when stale has grown
+	stale   superseded
 }
 
 // NewBlocked returns an empty Blocked. It calls enqueue, a Broker's Enqueue, with
 // evaluations that may now succeed.
 func NewBlocked(enqueue func(...*model.Evaluation)) *Blocked {
-	b := &Blocked{enqueue: enqueue, ripe: make(chan struct{}, 1)}
+	b := &Blocked{enqueue: enqueue, stale: newSuperseded()}
 	b.reset()
 	return b
 }
@@ -76,7 +75,7 @@ func NewBlocked(enqueue func(...*model.Evaluation)) *Blocked {
 func (b *Blocked) reset() {
 	b.awaited, b.limits = map[model.JobKey]map[string]bool{}, nil
 	b.evals, b.needs, b.byJob, b.byNode = map[string]*model.Evaluation{}, map[string]Need{}, map[model.JobKey]string{}, map[string]map[string]bool{}
-	b.seen, b.any, b.stale = map[string]uint64{}, 0, nil
+	b.seen, b.any, b.stale.evals = map[string]uint64{}, 0, nil
 }
 
 // SetEnabled enables or disables the queue. Disabling drops all evaluations.
@@ -108,10 +107,10 @@ func (b *Blocked) block(e *model.Evaluation, need Need) bool {
 	key := model.JobKey{Namespace: e.Namespace, ID: e.JobID}
 	if old := b.evals[b.byJob[key]]; old != nil && old.ID != e.ID {
 		if old.CreateIndex > e.CreateIndex && e.CreateIndex != 0 {
-			b.supersede(e)
+			b.stale.add(e)
 			return false
 		}
-		b.supersede(old)
+		b.stale.add(old)
 		b.remove(old)
 	}
 	if old := b.evals[e.ID]; old != nil {
@@ -129,14 +128,6 @@ func (b *Blocked) block(e *model.Evaluation, need Need) bool {
 	}
 	b.await(e.ID, need)
 	return false
-}
-
-func (b *Blocked) supersede(e *model.Evaluation) {
-	b.stale = append(b.stale, e)
-	select {
-	case b.ripe <- struct{}{}:
-	default:
-	}
 }
 
 func (b *Blocked) remove(e *model.Evaluation) {
@@ -262,7 +253,7 @@ func (b *Blocked) Untrack(namespace, jobID string, index uint64) string {
 	defer b.mu.Unlock()
 	key := model.JobKey{Namespace: namespace, ID: jobID}
 	if e := b.evals[b.byJob[key]]; e != nil && e.SnapshotIndex < index {
-		b.supersede(e)
+		b.stale.add(e)
 		b.remove(e)
 		return e.ID
 	}
@@ -314,16 +305,14 @@ func inOrder(evals []*model.Evaluation) {
 }
 
 // Superseded has a value when there are superseded evaluations that Cancelled has not returned yet.
-func (b *Blocked) Superseded() <-chan struct{} { return b.ripe }
+func (b *Blocked) Superseded() <-chan struct{} { return b.stale.ripe }
 
 // Cancelled returns and clears the list of superseded evaluations, which the caller
 // must mark as canceled.
 func (b *Blocked) Cancelled() []*model.Evaluation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := b.stale
-	b.stale = nil
-	return out
+	return b.stale.take()
 }
 
 // Len returns the number of held evaluations.

@@ -48,10 +48,9 @@ type Broker struct {
 	busy    map[model.JobKey]string   // job -> eval that is ready or being processed
 	waiting map[model.JobKey][]*entry // evals behind a busy job, oldest first
 	delayed delayHeap                 // until a time: WaitUntil, retries and nack timeouts
-	stale   []*model.Evaluation       // superseded ones
-	ripe    chan struct{}             // has a value when stale has grown
-	wake    chan struct{}             // closed when something becomes ready
-	timer   chan struct{}             // wakes the timer loop
+	stale   superseded
+	wake    chan struct{} // closed when something becomes ready
+	timer   chan struct{} // wakes the timer loop
 	seq     uint64
 }
 
@@ -89,7 +88,7 @@ func NewBroker(cfg Config) *Broker {
 	if cfg.Lanes == nil {
 		cfg.Lanes = oneLane{}
 	}
-	b := &Broker{cfg: cfg, timer: make(chan struct{}, 1), ripe: make(chan struct{}, 1)}
+	b := &Broker{cfg: cfg, timer: make(chan struct{}, 1), stale: newSuperseded()}
 	b.reset()
 	return b
 }
@@ -98,7 +97,7 @@ func (b *Broker) reset() {
 	b.known, b.tenants, b.holds = map[string]*entry{}, map[string]*tenant{}, map[string]*entry{}
 	b.active, b.failed, b.clock = nil, nil, 0
 	b.busy, b.waiting = map[model.JobKey]string{}, map[model.JobKey][]*entry{}
-	b.delayed, b.stale, b.paused = nil, nil, false
+	b.delayed, b.stale.evals, b.paused = nil, nil, false
 	b.wakeAll()
 }
 
@@ -285,29 +284,21 @@ func (b *Broker) release(en *entry) {
 	last := w[len(w)-1]
 	for _, old := range w[:len(w)-1] {
 		b.unknow(old)
-		b.stale = append(b.stale, old.eval)
-	}
-	if len(w) > 1 {
-		select {
-		case b.ripe <- struct{}{}:
-		default:
-		}
+		b.stale.add(old.eval)
 	}
 	b.makeReady(last)
 }
 
 // Superseded has a value when there are superseded evaluations that Cancelled has not returned
 // yet.
-func (b *Broker) Superseded() <-chan struct{} { return b.ripe }
+func (b *Broker) Superseded() <-chan struct{} { return b.stale.ripe }
 
 // Cancelled returns and clears the list of superseded evaluations, which the caller
 // must mark as canceled.
 func (b *Broker) Cancelled() []*model.Evaluation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := b.stale
-	b.stale = nil
-	return out
+	return b.stale.take()
 }
 
 // CancelLater returns evaluations that could not be marked to the list. Superseded does not
@@ -316,7 +307,7 @@ func (b *Broker) CancelLater(evals []*model.Evaluation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.enabled {
-		b.stale = append(b.stale, evals...)
+		b.stale.evals = append(b.stale.evals, evals...)
 	}
 }
 
