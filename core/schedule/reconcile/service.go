@@ -38,11 +38,7 @@ func Service(in Input) *Result {
 		r.group(tg, groups[tg.Name])
 		delete(groups, tg.Name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(groups)) { // groups that the job no longer has
-		for _, a := range groups[name] {
-			r.stopIfLive(a, DescNotNeeded)
-		}
-	}
+	r.stopRemoved(groups)
 	r.closeDeployment()
 	return r.res
 }
@@ -77,6 +73,15 @@ func (r *run) stopIfLive(a *model.Allocation, desc string) {
 func (r *run) stopEverything() {
 	for _, a := range r.Allocs {
 		r.end(a)
+	}
+}
+
+// stopRemoved stops the allocs of groups that the job no longer has.
+func (r *run) stopRemoved(groups map[string][]*model.Allocation) {
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		for _, a := range groups[name] {
+			r.stopIfLive(a, DescNotNeeded)
+		}
 	}
 }
 

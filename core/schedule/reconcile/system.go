@@ -3,12 +3,7 @@
 
 package reconcile
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/drover-project/drover/core/model"
-)
+import "github.com/drover-project/drover/core/model"
 
 // System reconciles a system or sysbatch job: one alloc of every group on every
 // feasible node in nodes. It is not a failure if a node is not feasible.
@@ -26,11 +21,7 @@ func System(in Input, nodes []*model.Node) *Result {
 		r.systemGroup(tg, groups[tg.Name], nodes)
 		delete(groups, tg.Name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(groups)) { // groups that the job no longer has
-		for _, a := range groups[name] {
-			r.stopIfLive(a, DescNotNeeded)
-		}
-	}
+	r.stopRemoved(groups)
 	r.closeSystemDeployment()
 	return r.res
 }
