@@ -147,17 +147,12 @@ func (s *Service) NameIdentity(task string) {
 		return
 	}
 	parts := slices.DeleteFunc([]string{task, s.Name, s.PortLabel}, func(part string) bool { return part == "" })
-	s.Identity.Name = serviceIdentity + strings.Join(parts, "-")
+	s.Identity.Name = "consul-service_" + strings.Join(parts, "-")
 	s.Identity.ServiceName = s.Name
 	if len(s.Identity.Audience) == 0 {
 		s.Identity.Audience = []string{ConsulAudience}
 	}
 }
-
-const serviceIdentity = "consul-service_"
-
-// IsOfService reports whether the identity is that of a service.
-func (i *WorkloadIdentity) IsOfService() bool { return strings.HasPrefix(i.Name, serviceIdentity) }
 
 // IdentityByName returns an identity of the task; nil if it has none of that name.
 func (t *Task) IdentityByName(name string) *WorkloadIdentity {

@@ -82,13 +82,6 @@ func (r *Runner) Report() (*model.Allocation, bool) {
 	return r.view(), true
 }
 
-// LastError returns the last error outside the tasks themselves.
-func (r *Runner) LastError() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lastErr
-}
-
 // HasTask reports whether the alloc has a task of that name.
 func (r *Runner) HasTask(name string) bool {
 	r.mu.Lock()

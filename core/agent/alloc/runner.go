@@ -79,7 +79,6 @@ type life struct {
 	begun   bool // Start was called
 	ended   bool
 	closed  bool
-	lastErr error
 	over    chan struct{} // closed when the alloc has ended
 	readers int           // number of readers of the ended alloc's data, which is kept while there are any
 }
@@ -176,8 +175,7 @@ func (r *Runner) Update(a *model.Allocation) {
 	defer r.mu.Unlock()
 	tg := a.Job.LookupTaskGroup(a.TaskGroup)
 	if tg == nil {
-		r.lastErr = errdefs.InvalidArgumentf("alloc %s: its new job version has no group %q; evaluate the job again", a.ID, a.TaskGroup)
-		r.logger.Error("update refused", "error", r.lastErr)
+		r.logger.Error("update refused: the new version of the job does not have the alloc's group; evaluate the job again", "group", a.TaskGroup)
 		return
 	}
 	if a.DeploymentID != r.alloc.DeploymentID {
@@ -387,7 +385,6 @@ func (r *Runner) saveStates() {
 // a restart of the agent they would not be recovered.
 func (r *Runner) noteSaved(err error) {
 	if err != nil && r.ctx.Err() == nil {
-		r.lastErr = err
 		r.logger.Error("the state of the alloc could not be kept; a restart of the agent would lose it", "error", err)
 	}
 }

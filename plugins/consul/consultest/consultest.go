@@ -95,15 +95,6 @@ func (s *Server) Add(id, name, address string, port int, meta map[string]string)
 	})
 }
 
-// SetCheck sets the status of a check, as its result does.
-func (s *Server) SetCheck(id, status string) {
-	s.change(func() {
-		if c := s.checks[id]; c != nil {
-			c.Status = status
-		}
-	})
-}
-
 // Service returns a service by its id; nil if there is none.
 func (s *Server) Service(id string) *api.AgentServiceRegistration {
 	s.mu.Lock()
