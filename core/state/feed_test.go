@@ -105,3 +105,13 @@ func TestAReaderThatIsTooSlowIsToldToReadAgain(t *testing.T) {
 		t.Errorf("after that it has %+v", b)
 	}
 }
+
+func TestAfterARestoreAFeedSaysToReadAgain(t *testing.T) {
+	s := New()
+	f := s.Subscribe()
+	pool(t, s, 10, "a")
+	s.feeds.resync(40)
+	if b := next(t, f); !b.Resync || len(b.Changes) != 0 || b.Index != 40 {
+		t.Errorf("it has %+v", b)
+	}
+}

@@ -5,6 +5,7 @@ package deploy_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,6 +105,7 @@ func TestWhatWasStoppedOrReplacedNeitherFailsADeploymentNorIsReplacedAgain(t *te
 			w.report("a", model.AllocClientStatusFailed)
 			w.stop("a")
 		}},
+		"one runs, and none may fail":      {impatient, func(w *world) { w.alloc("a", nil, false) }},
 		"one is unhealthy and was stopped": {patient, func(w *world) { w.alloc("a", &no, false); w.stop("a") }},
 		"one without further attempts was stopped": {patient, func(w *world) {
 			w.tries = tried
@@ -241,6 +243,22 @@ func TestALimitFailsOnlyTheDeploymentOfTheVersionThatWaits(t *testing.T) {
 		c.then(w)
 		if got := becomes(t, w.decide(now.Add(time.Minute))) == model.DeploymentStatusFailed; got != c.fails {
 			t.Errorf("%s: it fails: %t", name, got)
+		}
+	}
+}
+
+func TestTheGroupsForWhichNothingIsRolledBackAreNamedInOrder(t *testing.T) {
+	for range 20 { // they are in a map
+		w := newWorld(t, model.DeploymentState{AutoRevert: true, ProgressDeadline: time.Minute}, &model.DeploymentState{AutoRevert: true, ProgressDeadline: time.Minute})
+		w.update(func(tx *state.Tx) error {
+			d := w.store.View().DeploymentByID("d1").Copy()
+			d.TaskGroups["late"] = &model.DeploymentState{DesiredTotal: 1, ProgressDeadline: time.Minute, RequireProgressBy: now}
+			tx.UpsertDeployment(d, now.UnixNano())
+			return nil
+		})
+		u, _ := only[*fsm.UpdateDeploymentStatus](t, w.decide(now))
+		if u == nil || !strings.HasSuffix(u.Update.StatusDescription, "complete: app, other") {
+			t.Fatalf("got %+v", u)
 		}
 	}
 }
