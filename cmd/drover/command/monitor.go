@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/drover-project/drover/core/api/client"
 	"github.com/drover-project/drover/core/model"
@@ -202,7 +203,7 @@ func (v *deploymentView) draw(d *model.Deployment, starts []string) {
 		lines = append(lines, fmt.Sprintf("    %s: desired %d, placed %d, healthy %d, unhealthy %d%s", name, g.DesiredTotal, g.PlacedAllocs, g.HealthyAllocs, g.UnhealthyAllocs, canaries))
 	}
 	lines = append(lines, "    "+d.Status+": "+d.StatusDescription)
-	if v.Terminal {
+	if v.redraws {
 		lines = append(lines, starts...)
 	} else if v.told.due(starts, time.Now()) {
 		v.printf("%s", strings.Join(starts, "\n"))
@@ -212,7 +213,7 @@ func (v *deploymentView) draw(d *model.Deployment, starts []string) {
 		return
 	}
 	v.last = text
-	if v.Terminal {
+	if v.redraws {
 		if v.lines > 0 {
 			fmt.Fprintf(v.Out, "\x1b[%dA\x1b[J", v.lines)
 		}
@@ -224,12 +225,13 @@ func (v *deploymentView) draw(d *model.Deployment, starts []string) {
 	v.lines = len(lines)
 }
 
-// cut truncates lines to width characters and joins them.
+// cut truncates lines to width columns and joins them.
 func cut(lines []string, width int) string {
 	out := make([]string, len(lines))
 	for i, l := range lines {
-		if r := []rune(l); width > 0 && len(r) > width {
-			l = string(r[:width])
+		for width > 0 && cellWidth(l) > width {
+			_, last := utf8.DecodeLastRuneInString(l)
+			l = l[:len(l)-last]
 		}
 		out[i] = l
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// progress shows the progress of an operation. On a terminal it redraws one line.
+// progress shows the progress of an operation. On a terminal that can do so it redraws one line.
 // Elsewhere it prints a line for each step, and further lines at intervals during a
 // long step. If the output is for programs, it prints nothing.
 type progress struct {
@@ -33,7 +33,7 @@ const (
 )
 
 func (s *session) newProgress() *progress {
-	p := &progress{out: s.Out, terminal: s.Terminal}
+	p := &progress{out: s.Out, terminal: s.redraws}
 	if s.json || s.template != "" {
 		p.out = nil
 	}
@@ -60,7 +60,11 @@ func (p *progress) say(step string, done, total int64, unit func(int64) string) 
 	}
 	changed := step != p.step
 	if p.terminal {
-		fmt.Fprintf(p.out, "\r\x1b[K==> %s", line)
+		line = "==> " + line
+		if size, ok := sizeOf(p.out); ok {
+			line = cut([]string{line}, size.Width-1) // a wrapped line would stay when the next is drawn
+		}
+		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
 		p.open = true
 	} else if changed || now.Sub(p.shown) >= progressPause {
 		fmt.Fprintf(p.out, "==> %s: %s\n", now.Format(time.RFC3339), line)

@@ -212,3 +212,14 @@ func TestAServerThatDoesNotExistIsNotMadeToLeave(t *testing.T) {
 		t.Errorf("%d, %q, written %q", r.code, r.err, f.writes())
 	}
 }
+
+func TestAnAgentWithoutANodeIsAnsweredWithHowTheCommandNamesOne(t *testing.T) {
+	for line, says := range map[string]string{
+		"node status -self": "give the id of one instead of -self", "node drain -enable -self": "give the id of one instead of -self",
+	} {
+		r := execute(t, map[string]string{"GET /v1/agent/self": `{"stats":{}}`}, strings.Fields(line)...)
+		if r.code != 1 || !strings.Contains(r.err, "the agent does not run a node; "+says) {
+			t.Errorf("%s: exit code %d: %s", line, r.code, r.err)
+		}
+	}
+}

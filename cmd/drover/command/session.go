@@ -30,6 +30,9 @@ type session struct {
 	*common
 	client *client.Client
 	colour bool
+	// redraws reports whether the output is a terminal that can move its cursor; TERM=dumb says
+	// that it cannot, as in editors and logs of other systems.
+	redraws bool
 }
 
 func newSession(c *common, stdio IO, sp spec) (*session, error) {
@@ -42,7 +45,8 @@ func newSession(c *common, stdio IO, sp spec) (*session, error) {
 		}
 		return false
 	}
-	s.colour = stdio.Terminal && !set("NO_COLOR", "DROVER_CLI_NO_COLOR", "NOMAD_CLI_NO_COLOR")
+	s.redraws = stdio.Terminal && stdio.Env["TERM"] != "dumb"
+	s.colour = s.redraws && !set("NO_COLOR", "DROVER_CLI_NO_COLOR", "NOMAD_CLI_NO_COLOR")
 	s.colour = (s.colour || set("DROVER_CLI_FORCE_COLOR", "NOMAD_CLI_FORCE_COLOR")) && !c.noColor || c.forceColor
 	if sp.offline {
 		return s, nil

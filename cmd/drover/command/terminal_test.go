@@ -97,6 +97,32 @@ func TestANarrowTerminalIsDrawnOverWithoutRests(t *testing.T) {
 	}
 }
 
+func TestNothingIsDrawnOverOnATerminalThatCannotMoveItsCursor(t *testing.T) {
+	f := newFake(t, world())
+	progress(f)
+	x := newTerminal(t)
+	r := f.at(t, func(stdio *command.IO) {
+		x.attach(stdio)
+		stdio.Env["TERM"] = "dumb"
+	}, "deployment", "status", "-monitor", "-wait", "0s", "dddd")
+	if shown := x.seen(); r.code != 0 || strings.Contains(shown, "\x1b") || strings.Count(shown, "g: desired 3") != 4 {
+		t.Errorf("exit code %d:\n%q\n%s", r.code, shown, r.err)
+	}
+}
+
+func TestANarrowTerminalShowsNoMoreOfWideLettersThanFit(t *testing.T) {
+	f := newFake(t, world())
+	f.answers["GET /v1/deployment/"+deplID] = []string{`{"ID":"` + deplID + `","Namespace":"default","Status":"successful","StatusDescription":"` + strings.Repeat("語", 30) + `","TaskGroups":{}}`}
+	x := newTerminal(t)
+	if err := pty.Setsize(x.keys, &pty.Winsize{Rows: 24, Cols: 40}); err != nil {
+		t.Fatal(err)
+	}
+	f.at(t, x.attach, "deployment", "status", "-monitor", "-wait", "0s", "-no-color", "dddd")
+	if shown := x.seen(); strings.Count(shown, "語") != 11 { // 16 columns of other text, 39 in all
+		t.Errorf("%q", shown)
+	}
+}
+
 func TestADeploymentIsPlainLinesElsewhere(t *testing.T) {
 	f := newFake(t, world())
 	progress(f)

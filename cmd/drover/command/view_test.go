@@ -4,6 +4,7 @@
 package command_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -116,6 +117,7 @@ func TestColoursAppearOnlyWhereTheyAreWanted(t *testing.T) {
 		"a terminal":                  {true, "", "", true},
 		"no terminal":                 {false, "", "", false},
 		"NO_COLOR":                    {true, "NO_COLOR", "", false},
+		"TERM=dumb":                   {true, "TERM=dumb", "", false},
 		"the reference's variable":    {true, "NOMAD_CLI_NO_COLOR", "", false},
 		"-no-color":                   {true, "", "-no-color", false},
 		"-force-color":                {false, "", "-force-color", true},
@@ -130,7 +132,8 @@ func TestColoursAppearOnlyWhereTheyAreWanted(t *testing.T) {
 			}
 			r := newFake(t, world()).at(t, func(stdio *command.IO) {
 				stdio.Terminal = c.terminal
-				stdio.Env[c.env] = "1"
+				name, value, _ := strings.Cut(c.env, "=")
+				stdio.Env[name] = cmp.Or(value, "1")
 			}, args...)
 			if got := strings.Contains(r.out, "\x1b["); r.code != 0 || got != c.want {
 				t.Errorf("colours %t, want %t:\n%q", got, c.want, r.out)
