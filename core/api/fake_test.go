@@ -226,6 +226,7 @@ type past struct {
 	deployments []*model.PastDeployment
 	evals       []*model.PastEvaluation
 	extent      model.HistoryExtent
+	err         error
 }
 
 func newBackend(v *fakeView) *fakeBackend {
@@ -264,11 +265,17 @@ func (b *fakeBackend) QueueLanes() []*api.QueueLane {
 	return []*api.QueueLane{{Namespace: "team", NodePool: "gpu", Weight: 4, PoolWeight: 1, Ready: 2}}
 }
 func (b *fakeBackend) PastDeployments(_ context.Context, q model.PastQuery) ([]*model.PastDeployment, model.HistoryExtent, error) {
+	if b.past.err != nil {
+		return nil, b.past.extent, b.past.err
+	}
 	return where(b.past.deployments, func(d *model.PastDeployment) bool {
 		return (q.Namespace == "" || d.Namespace == q.Namespace) && strings.HasPrefix(d.ID, q.Prefix)
 	}), b.past.extent, nil
 }
 func (b *fakeBackend) PastEvaluations(_ context.Context, q model.PastQuery) ([]*model.PastEvaluation, model.HistoryExtent, error) {
+	if b.past.err != nil {
+		return nil, b.past.extent, b.past.err
+	}
 	return where(b.past.evals, func(e *model.PastEvaluation) bool {
 		return (q.Namespace == "" || e.Namespace == q.Namespace) && (q.JobID == "" || q.JobID == e.JobID) && strings.HasPrefix(e.ID, q.Prefix)
 	}), b.past.extent, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 // History is what a server still has of deployments and evaluations that were removed from
@@ -92,10 +93,21 @@ func (q *query) pastEvals(v View, of model.PastQuery) ([]*model.Evaluation, time
 	return list, at, nil
 }
 
+// without notes on the answer that it has nothing of the history, because that cannot be read;
+// what is in the state is shown all the same. It returns false if the request must fail: another
+// server can answer it, or its client is gone.
+func (q *query) without(err error) bool {
+	if errdefs.IsUnavailable(err) || q.r.Context().Err() != nil {
+		return false
+	}
+	note(q.r, "what was collected is not shown, because the history of this server cannot be read: "+err.Error())
+	return true
+}
+
 // listDeploymentsEver is listDeployments with history.
 func listDeploymentsEver(v View, q *query, p page[*model.Deployment]) result {
 	past, at, err := q.pastDeployments(v, model.PastQuery{Namespace: q.stateNamespace(), Prefix: strings.ToLower(q.prefix())})
-	if err != nil {
+	if err != nil && !q.without(err) {
 		return failed(err)
 	}
 	p.items = also(p.items, past)
@@ -107,7 +119,7 @@ func listDeploymentsEver(v View, q *query, p page[*model.Deployment]) result {
 // listEvalsEver is listEvals with history.
 func listEvalsEver(v View, q *query, p page[*model.Evaluation]) result {
 	past, at, err := q.pastEvals(v, model.PastQuery{Namespace: q.stateNamespace(), JobID: paramsOf(q.r).get("job"), Prefix: strings.ToLower(q.prefix())})
-	if err != nil {
+	if err != nil && !q.without(err) {
 		return failed(err)
 	}
 	p.items = also(p.items, past)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-project/drover/core/api"
 	"github.com/drover-project/drover/core/model"
+	"github.com/drover-project/drover/sdk/errdefs"
 )
 
 func numbered(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-000000000000", i) }
@@ -87,6 +88,22 @@ func TestListsIncludeWhatWasCollectedOnlyIfAskedFor(t *testing.T) {
 	}
 	if resp, body := ask(t, srv, "GET", "/v1/deployments?history=maybe", ""); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+func TestWhatIsInTheStateIsListedAlsoIfTheHistoryCannotBeRead(t *testing.T) {
+	b := remembering()
+	srv := serveAPI(t, api.New(b, hclog.NewNullLogger(), api.Config{}))
+	b.past.err = errdefs.ResourceExhaustedf("the disk is full")
+	for _, path := range []string{"/v1/deployments", "/v1/evaluations"} {
+		resp, body := ask(t, srv, "GET", path+"?namespace=*&history=true", "")
+		if got, said := listed(t, body), resp.Header.Get("X-Drover-Warning"); got != "1 2" || !strings.Contains(said, "cannot be read: the disk is full") {
+			t.Errorf("%s: %d %q, %q", path, resp.StatusCode, got, said)
+		}
+	}
+	b.past.err = errdefs.Unavailablef("this server is being stopped")
+	if resp, body := ask(t, srv, "GET", "/v1/evaluations?history=true", ""); resp.StatusCode != http.StatusInternalServerError {
+		t.Errorf("another server can answer: %d %s", resp.StatusCode, body)
 	}
 }
 
