@@ -200,6 +200,7 @@ func (r *reading) messages(ctx context.Context, s *stream, follow bool, what str
 			return r.t.d.failed(context.WithoutCancel(ctx), err, "%s", what)
 		}
 		if m.time < r.last {
+			skip = r.seen // it is sent once more, as those with the newest time will be
 			continue
 		}
 		if m.time == r.last && skip > 0 {
