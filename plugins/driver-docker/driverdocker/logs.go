@@ -208,7 +208,7 @@ func (c *copier) stream(ctx context.Context, follow bool) error {
 		limit := time.AfterFunc(workLimit, cancel)
 		defer limit.Stop()
 	}
-	return c.read(ctx, r, follow)
+	return c.read(ctx, r)
 }
 
 // begin prepares for a stream that repeats messages.
@@ -218,7 +218,7 @@ func (o *output) begin() {
 }
 
 // read copies the messages of a stream.
-func (c *copier) read(ctx context.Context, r *stream, follow bool) error {
+func (c *copier) read(ctx context.Context, r *stream) error {
 	var hushed atomic.Bool
 	quiet := time.AfterFunc(time.Hour, func() {
 		hushed.Store(true)
@@ -240,10 +240,6 @@ func (c *copier) read(ctx context.Context, r *stream, follow bool) error {
 				return nil
 			}
 			return c.t.d.failed(context.WithoutCancel(ctx), err, "read the output of container %s", short(c.t.state.Container))
-		}
-		if follow && c.out[m.output].doubts(m) {
-			c.flush()
-			return nil // the next stream says what there is
 		}
 		c.take(m)
 		if sent += len(m.text); sent >= burst || c.t.result() != nil || c.out[m.output].skipSeen > 0 {
@@ -272,7 +268,8 @@ func (c *copier) hopeless(err error) bool {
 // take accepts a message unless it was copied before.
 func (c *copier) take(m message) {
 	o := c.out[m.output]
-	if !o.behind && m.time < o.mark.time && o.repeats.began(m.time, o.mark.time) {
+	if !o.behind && m.time < o.mark.time && o.repeats.began(m.time, o.mark.time) ||
+		o.skipSeen == 0 && m.time == o.mark.time && o.repeats.again(m) {
 		o.behind, o.skipSeen, o.held, o.heldSize = true, o.mark.seen, nil, 0
 	}
 	if o.behind && m.time < o.mark.time {

@@ -129,7 +129,7 @@ func (l *logged) read(stream string, killed bool) {
 	for _, o := range c.out {
 		o.begin()
 	}
-	if err := c.read(l.t.Context(), streamOf(stream), true); err != nil {
+	if err := c.read(l.t.Context(), streamOf(stream)); err != nil {
 		l.t.Fatal(err)
 	}
 	if killed {
@@ -265,7 +265,7 @@ func TestAnOutputIsCopiedByOneProcessAtATime(t *testing.T) {
 	for _, o := range old.out {
 		o.begin()
 	}
-	if err := old.read(t.Context(), streamOf(frame(1, 5, "a\n")), true); err != nil {
+	if err := old.read(t.Context(), streamOf(frame(1, 5, "a\n"))); err != nil {
 		t.Fatal(err)
 	}
 	old.close()

@@ -6,6 +6,7 @@ package driverdocker
 import (
 	"bytes"
 	"hash/crc32"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -24,8 +25,6 @@ type repeats struct {
 	// one ends a line.
 	sums  []uint32
 	ended bool
-	// asked is the newest time for which a new stream was opened because of a doubt.
-	asked int64
 }
 
 // maxTimes is the size of the ring: 8 KiB per output of a busy task.
@@ -57,14 +56,9 @@ func (r *repeats) began(at, newest int64) bool {
 	return len(r.times) == maxTimes && at < slices.Min(r.times) && time.Now().UnixNano() >= newest
 }
 
-// doubts reports whether a message looks like one with the newest time that was copied, though
-// the last of them ended its line. Tasks do write equal lines at one time where clocks are
-// coarse, so the messages of a new stream decide, which are counted. It asks once for each time.
-func (o *output) doubts(m message) bool {
-	r := &o.repeats
-	if o.behind || m.time != o.mark.time || m.time == r.asked || !r.ended || !slices.Contains(r.sums, crc32.ChecksumIEEE(m.text)) {
-		return false
-	}
-	r.asked = m.time
-	return true
+// again reports whether a message with the newest time was sent before: its line was complete.
+// Parts of a long line all have one time and may be equal, so a part that comes again within
+// its line counts as new. So does each line where clocks are coarse.
+func (r *repeats) again(m message) bool {
+	return runtime.GOOS != "windows" && r.ended && slices.Contains(r.sums, crc32.ChecksumIEEE(m.text))
 }
