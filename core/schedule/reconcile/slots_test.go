@@ -4,6 +4,7 @@
 package reconcile_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -55,6 +56,12 @@ func TestFailuresThatMayBeReplacedSoonAfterOneAnotherShareAnEvaluation(t *testin
 		a := b.alloc(string(rune('a'+i)), i, "n1")
 		a.ClientStatus, a.ModifyTime = model.AllocClientStatusFailed, now.Add(-ago).UnixNano()
 	}
+	r := reconcile.Service(b.Input)
+	expect(t, r, "look at a again", "look at b again", "look at c again", "look again in 53s", "look again in 59s")
+	if r.Changed[0].FollowupEvalID != r.Changed[1].FollowupEvalID || r.Changed[1].FollowupEvalID == r.Changed[2].FollowupEvalID {
+		t.Errorf("they name %q, %q and %q", r.Changed[0].FollowupEvalID, r.Changed[1].FollowupEvalID, r.Changed[2].FollowupEvalID)
+	}
+	b.Allocs[0].ModifyTime = now.Add(-12 * time.Second).UnixNano() // 5 s before the next
 	expect(t, reconcile.Service(b.Input), "look at a again", "look at b again", "look at c again", "look again in 53s", "look again in 59s")
 }
 
@@ -159,10 +166,39 @@ func TestWhatHasTakenThePlaceOfAnAllocIsItsReplacement(t *testing.T) {
 }
 
 func TestOfTheAllocsThatHadAPlaceTheNewestIsReplaced(t *testing.T) {
-	b := newBench("service", 1)
+	b := newBench("service", 2)
 	over(b.alloc("a", 0, "n1"))
 	over(b.alloc("b", 0, "n1"))
-	expect(t, reconcile.Service(b.Input), "place j.g[0] v0 after b")
+	for range 2 { // in whatever order they are read
+		expect(t, reconcile.Service(b.Input), "place j.g[0] v0 after b", "place j.g[1] v0")
+		slices.Reverse(b.Allocs)
+	}
+}
+
+func TestWhatLeftAPlaceThatAnOlderAllocHasIsNotReplaced(t *testing.T) {
+	b := newBench("service", 2)
+	b.alloc("older", 0, "n1")
+	over(b.alloc("newest", 0, "n2"))
+	expect(t, reconcile.Service(b.Input), "place j.g[1] v0")
+}
+
+func TestACanaryThatMigratesOrIsUnhealthyIsReplacedAsACanary(t *testing.T) {
+	yes, no := true, false
+	for desc, edit := range map[string]func(*model.Allocation){
+		reconcile.DescMigrating: func(a *model.Allocation) { a.DesiredTransition.Migrate = &yes },
+		reconcile.DescUnhealthy: func(a *model.Allocation) {
+			a.DesiredTransition.Reschedule, a.DeploymentStatus = &yes, &model.AllocDeploymentStatus{Canary: true, Healthy: &no, Timestamp: now.Add(-time.Minute)}
+		},
+	} {
+		b, canary := canarying()
+		b.Job.TaskGroups[0].ReschedulePolicy = &model.ReschedulePolicy{Unlimited: true, DelayFunction: model.DelayFunctionConstant}
+		edit(canary)
+		r := reconcile.Service(b.Input)
+		expect(t, r, "stop canary: "+desc, "place j.g[0] v1 after canary")
+		if !r.Place[0].Canary || r.Place[0].Reschedule != (desc == reconcile.DescUnhealthy) {
+			t.Errorf("%s: it is replaced by %+v", desc, r.Place[0])
+		}
+	}
 }
 
 func TestTheNameOfAnAllocThatIsReplacedIsNotFree(t *testing.T) {
