@@ -121,7 +121,13 @@ func (m *matcher) version(l, r string, strict bool) bool {
 	}
 	// "2.0.6-dev" meets ">= 1.4.0": a prerelease counts as its core version, unless
 	// the constraint names that core version.
-	return v.Prerelease() != "" && c.Check(v.Core()) && !strings.Contains(r, v.Core().String())
+	return v.Prerelease() != "" && c.Check(v.Core()) && !names(r, v.Core().String())
+}
+
+// names reports whether a constraint such as ">= 1.4.0, < 2" names a version.
+func names(constraint, version string) bool {
+	words := strings.FieldsFunc(constraint, func(r rune) bool { return strings.ContainsRune(" ,<>=!~", r) })
+	return slices.Contains(words, version) || slices.Contains(words, "v"+version)
 }
 
 func split(s string) []string {
