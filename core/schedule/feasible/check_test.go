@@ -65,6 +65,7 @@ func TestADriverThatIsOutOfOrderTakesNothingNewAndEndsNothing(t *testing.T) {
 // The nodes of a class have one answer, except to what is each node's own.
 func TestANodeIsAskedItselfOnlyAboutWhatIsItsOwn(t *testing.T) {
 	host := map[string]*model.VolumeRequest{"v": {Name: "v", Type: "host", Source: "data"}}
+	both := map[string]*model.VolumeRequest{"a": {Name: "a", Type: "csi", Source: "data"}, "b": {Name: "b", Type: "host", Source: "data"}, "c": {Name: "c", Type: "other"}}
 	csi := map[string]*model.VolumeRequest{"v": {Name: "v", Type: "csi", Source: "data"}}
 	for name, c := range map[string]struct {
 		group            *model.TaskGroup
@@ -77,6 +78,7 @@ func TestANodeIsAskedItselfOnlyAboutWhatIsItsOwn(t *testing.T) {
 		"another alloc's property":     {&model.TaskGroup{Constraints: []*model.Constraint{{LTarget: "${node.unique.id}", Operand: model.ConstraintDistinctProperty}}}, false, false},
 		"a volume of the host":         {&model.TaskGroup{Volumes: host}, false, true},
 		"a volume of a storage plugin": {&model.TaskGroup{Volumes: csi}, true, true},
+		"several volumes":              {&model.TaskGroup{Volumes: both}, true, true},
 	} {
 		k := feasible.NewChecker(&model.Job{}, c.group)
 		if k.Escaped() != c.escaped || k.PerNode() != c.perNode {
@@ -130,6 +132,45 @@ func TestAnAffinityIsTheWeightedShareOfWhatMatches(t *testing.T) {
 	} {
 		if got := feasible.NewChecker(&model.Job{}, &model.TaskGroup{}).Affinity(c.affinities, n); got != c.want {
 			t.Errorf("%v, not %v", got, c.want)
+		}
+	}
+}
+
+func TestAHostVolumeIsThereForANewAllocAndForOneThatRuns(t *testing.T) {
+	request := func(edit func(*model.VolumeRequest)) *model.VolumeRequest {
+		v := &model.VolumeRequest{Name: "v", Type: "host", Source: "data"}
+		edit(v)
+		return v
+	}
+	plain := request(func(*model.VolumeRequest) {})
+	reads := request(func(v *model.VolumeRequest) { v.ReadOnly = true })
+	own := request(func(v *model.VolumeRequest) { v.PerAlloc = true })
+	has := map[string]*model.HostVolumeConfig{"data": {Name: "data"}}
+	locked := map[string]*model.HostVolumeConfig{"data": {Name: "data", ReadOnly: true}}
+	for name, c := range map[string]struct {
+		request      *model.VolumeRequest
+		node         map[string]*model.HostVolumeConfig
+		check, stays string
+		class        bool // what is said of the nodes of its class
+	}{
+		"it is there":                    {plain, has, "", "", true},
+		"it is not there":                {plain, nil, feasible.ReasonHostVolumes, feasible.ReasonHostVolumes, false},
+		"it may only be read":            {plain, locked, feasible.ReasonHostVolumes, feasible.ReasonHostVolumes, false},
+		"it may be read, and is":         {reads, locked, "", "", true},
+		"one for each alloc":             {own, map[string]*model.HostVolumeConfig{"data[0]": {Name: "data[0]"}}, "", "", true},
+		"one for each, and there is one": {own, has, feasible.ReasonHostVolumes, "", true},
+	} {
+		tg := &model.TaskGroup{Volumes: map[string]*model.VolumeRequest{"v": c.request}}
+		n := &model.Node{ID: "n", ComputedClass: "c", HostVolumes: c.node}
+		k := feasible.NewChecker(&model.Job{}, tg)
+		if got := k.Check(n); got != c.check {
+			t.Errorf("%s: of a new alloc %q, not %q", name, got, c.check)
+		}
+		if got := k.Classes()["c"]; got != c.class {
+			t.Errorf("%s: its class is feasible: %t", name, got)
+		}
+		if got := k.Stays(n); got != c.stays {
+			t.Errorf("%s: of one that runs %q, not %q", name, got, c.stays)
 		}
 	}
 }
