@@ -79,9 +79,6 @@ func (tx *Tx) accountChild(old, job *model.Job) {
 			c.Dead += by
 		}
 	}
-	if old != nil && job != nil && old.Status == job.Status && old.ParentID == job.ParentID {
-		return
-	}
 	count(old, -1)
 	count(job, 1)
 }

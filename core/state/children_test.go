@@ -65,6 +65,9 @@ func TestAParentCountsItsChildrenByTheirStatus(t *testing.T) {
 	}
 	update(func(tx *state.Tx) error { tx.UpsertJob(job("alone", ""), nil); return nil })
 	expect("two children", 2, 0, 0)
+	if got := s.View().JobSummary("default", ""); got != nil {
+		t.Errorf("one without a parent is counted by %+v", got)
+	}
 	update(func(tx *state.Tx) error {
 		tx.PlaceAlloc(&model.Allocation{ID: "a", Namespace: "default", JobID: "p/1", TaskGroup: "g", NodeID: "n", DesiredStatus: model.AllocDesiredStatusRun, ClientStatus: model.AllocClientStatusRunning}, 1)
 		return nil

@@ -114,4 +114,10 @@ func TestAfterARestoreAFeedSaysToReadAgain(t *testing.T) {
 	if b := next(t, f); !b.Resync || len(b.Changes) != 0 || b.Index != 40 {
 		t.Errorf("it has %+v", b)
 	}
+	s.feeds.resync(50)
+	if b := next(t, f); !b.Resync || b.Index != 50 {
+		t.Errorf("after a second one it has %+v", b)
+	}
+	f.signal() // as by changes that were taken together with those before them
+	nothing(t, f)
 }
