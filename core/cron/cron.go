@@ -93,6 +93,9 @@ func parse(expression string) (*rule, error) {
 	if len(fields) > 7 {
 		return nil, fmt.Errorf("cron expression %q has %d fields: at most 7 are allowed", expression, len(fields))
 	}
+	if n := len(fields); n > 0 && n < 5 && !strings.HasPrefix(fields[0], "@") {
+		return nil, fmt.Errorf("cron expression %q has %d fields: it needs at least 5, for minute, hour, day of the month, month and day of the week", expression, n)
+	}
 	expr, err := safely(func() (*cronexpr.Expression, error) { return cronexpr.Parse(expression) })
 	if err != nil {
 		return nil, err

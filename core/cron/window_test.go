@@ -72,6 +72,7 @@ func TestTheNextChangeOfAWindow(t *testing.T) {
 func TestWindowsThatMakeNoSenseAreRefused(t *testing.T) {
 	for _, c := range []struct{ start, end, zone, want string }{
 		{"", "0 16", "", "start: "},
+		{"0 16", "0 17", "", "start: cron expression \"0 16\" has 2 fields: it needs at least 5"},
 		{"0 9 * * *", "", "", "end: "},
 		{"0 9 * * *", "x y", "", "end: "},
 		{"0 9 * * *", "0 16", "Mars/Base", "time zone"},
