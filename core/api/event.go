@@ -20,9 +20,11 @@ import (
 const (
 	eventHistory   = 4096 // changes kept for slow subscribers, by default
 	eventLookBack  = 256  // changes kept for late subscribers when there is no traffic
-	eventRest      = 30 * time.Second
 	eventHeartbeat = 10 * time.Second
 	eventRetry     = time.Second
+	// eventRest is for how long there must be no change until changes are packed: before the
+	// agent makes its last collection at rest, which frees what they took.
+	eventRest = 10 * time.Second
 )
 
 // Event is a change of one object.
