@@ -12,8 +12,9 @@ import (
 
 // Level is the newest capability level of this build. It grows with a command that earlier
 // builds do not know, and with a field without which a command means something else. Level 3
-// has the times of reports in milliseconds (ADR 0134). The level of a cluster is in its state. It is the level
-// of its oldest server, so no server receives an entry that it cannot read.
+// has the times of reports in milliseconds (ADR 0134). The level of a cluster is in its
+// state. It is the level of its oldest server, so no server receives an entry that it cannot
+// read.
 const Level = 3
 
 // LevelError means that an entry or a snapshot needs a newer release. Its class is
