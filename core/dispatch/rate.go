@@ -42,7 +42,7 @@ const beatsAt = 64
 
 // inStep returns a lease that is at most a fortieth shorter, so that the node's next heartbeat
 // is due at a moment at which others send theirs. A server with thousands of idle nodes then
-// wakes up some seven times a second and answers hundreds of them each time, where it would
+// wakes up some seven times a second and answers many of them each time, where it would
 // wake up for nearly each one.
 func inStep(lease time.Duration, now time.Time) time.Duration {
 	step := lease / beatsAt
