@@ -49,7 +49,7 @@ func inStep(lease time.Duration, now time.Time) time.Duration {
 	if step < time.Millisecond {
 		return lease
 	}
-	due := now.Add(rpc.Lease{TTL: lease}.BeatAfter())
-	early := time.Duration(due.UnixNano() % int64(step))
-	return lease - early*3/2 // a node waits for two thirds of its lease
+	l := rpc.Lease{TTL: lease}
+	early := now.Add(l.BeatAfter()).UnixNano() % int64(step)
+	return l.BeatEarlier(time.Duration(early)).TTL
 }

@@ -63,8 +63,9 @@ func openLocked(dir string, profile Profile, logger hclog.Logger, open func(badg
 	return d, nil
 }
 
-// openTables verifies the tables of a badger database, of which only all reads them whole, and
-// opens it, and verifies that badger has found each table.
+// openTables verifies the tables of a badger database, opens it, and verifies that badger has
+// found each table. With all it reads each table whole; otherwise only the index and the last
+// block.
 func openTables(opts badger.Options, all bool) (*badger.DB, error) {
 	dir := opts.Dir
 	files, missing, err := tables(dir, opts)

@@ -169,6 +169,12 @@ func (l Lease) BeatAfter() time.Duration {
 	return min(max(l.TTL*2/3, 100*time.Millisecond), 10*time.Minute)
 }
 
+// BeatEarlier returns the lease that is shorter so that the heartbeat is due earlier by this.
+func (l Lease) BeatEarlier(by time.Duration) Lease {
+	l.TTL -= by * 3 / 2 // a node waits for two thirds of it
+	return l
+}
+
 // Assignments are the allocs that a node should run. A node drops a message whose
 // Index is lower than what it has seen.
 type Assignments struct {

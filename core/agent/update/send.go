@@ -136,15 +136,15 @@ func (b *Buffer) take(all bool) (batch []*model.AllocReport, done bool) {
 	b.sending = map[string]entry{}
 	batch = b.choose(nil, func(e entry) bool { return e.urgent })
 	urgent := len(batch)
-	batch = b.choose(batch, func(e entry) bool { return time.Since(e.since) >= e.wait() })
+	batch = b.choose(batch, func(e entry) bool { return time.Since(e.since) >= e.patience() })
 	if all || urgent == 0 && len(batch) > 0 {
 		batch = b.choose(batch, func(e entry) bool { return !e.quiet })
 	}
 	return batch, false
 }
 
-// wait returns for how long an update may wait that is not urgent.
-func (e entry) wait() time.Duration {
+// patience returns for how long an update that is not urgent waits for others.
+func (e entry) patience() time.Duration {
 	if e.quiet {
 		return Quiet
 	}
